@@ -1,0 +1,1 @@
+"""Benchmarks: commands that print ratios measured within one run, never tests."""

@@ -1,0 +1,144 @@
+"""How fast documents are compressed and searched, against what one would do otherwise.
+
+Run ``python -m pylate_eigenli.benchmarks.core``. Every line is a ratio of two times of this run,
+the best of several rounds in turns, so that other load on the machine falls on both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pylate.scores import colbert_scores
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from ..index import EigenLIIndex
+from ..subspace import compress
+from . import synthetic
+
+
+def best_of(rounds: int, **tasks: Callable[[], object]) -> dict[str, float]:
+    """Run the tasks in turns and return the shortest time of each in seconds."""
+    times = {name: float("inf") for name in tasks}
+    for task in tasks.values():
+        task()  # compile, allocate, fill caches
+    for _ in range(rounds):
+        for name, task in tasks.items():
+            begin = time.perf_counter()
+            task()
+            times[name] = min(times[name], time.perf_counter() - begin)
+    return times
+
+
+def _ward(document: NDArray[np.float32], k: int) -> None:
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    fcluster(linkage(document, method="ward"), k, criterion="maxclust")
+
+
+def _kmeans(document: NDArray[np.float32], k: int) -> None:
+    from sklearn.cluster import KMeans
+
+    KMeans(k, init="k-means++", n_init=1, random_state=0).fit(document)
+
+
+def compression(lengths: list[int], d: int, k: int, n: int, rounds: int) -> Table:
+    """Time the eigensolver against one batched eigh call and against clustering."""
+    table = Table(title=f"Compression to {k} directions or centroids, d={d} (times ours)")
+    for column in ("tokens", "ours, ms/doc", "torch.linalg.eigh", "Ward", "k-means++"):
+        table.add_column(column, justify="right")
+    for tokens in lengths:
+        documents = synthetic.documents(n, tokens, d)
+        arrays = list(documents.numpy())
+        few = arrays[: max(n // 8, 8)]  # clustering is slow: fewer documents, time per document
+
+        def one_eigh(documents: Tensor = documents) -> object:
+            return torch.linalg.eigh(documents.mT @ documents)
+
+        def ours(documents: Tensor = documents) -> object:
+            return compress(documents, k)
+
+        def ward(few: list[NDArray[np.float32]] = few) -> None:
+            with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+                list(pool.map(lambda x: _ward(x, k), few))
+
+        def kmeans(few: list[NDArray[np.float32]] = few) -> None:
+            for x in few:
+                _kmeans(x, k)
+
+        times = best_of(rounds, ours=ours, eigh=one_eigh, ward=ward, kmeans=kmeans)
+        own = times["ours"] / n
+        table.add_row(
+            str(tokens),
+            f"{own * 1e3:.3f}",
+            f"{times['eigh'] / n / own:.1f}x",
+            f"{times['ward'] / len(few) / own:.1f}x",
+            f"{times['kmeans'] / len(few) / own:.1f}x",
+        )
+    return table
+
+
+def searching(n: int, d: int, k: int, tokens: int, query_tokens: int, rounds: int) -> Table:
+    """Time exact search against MaxSim over the uncompressed tokens."""
+    documents = synthetic.documents(n, tokens, d)
+    queries = synthetic.queries(64, query_tokens, d)
+
+    def maxsim(batch: Tensor) -> list[Tensor]:
+        # In pieces, so that the similarities of all tokens fit in memory.
+        step = max(1, (1 << 28) // (len(batch) * query_tokens * tokens))
+        return [colbert_scores(batch, piece) for piece in documents.split(step)]  # type: ignore[no-untyped-call]
+
+    table = Table(title=f"Exact search, {n:,} documents, d={d}, k={k}, {query_tokens} query tokens")
+    for column in ("queries", "ours, ms/query", f"MaxSim over {tokens} tokens", "speed-up"):
+        table.add_column(column, justify="right")
+    with tempfile.TemporaryDirectory() as folder:
+        index = EigenLIIndex(index_folder=folder, k=k, show_progress=False)
+        index.add_documents(range(n), documents)
+        for count in (1, 64):
+            batch = queries[:count]
+            times = best_of(
+                rounds,
+                ours=lambda batch=batch: index(batch, k=10),  # type: ignore[misc]
+                maxsim=lambda batch=batch: maxsim(batch),  # type: ignore[misc]
+            )
+            table.add_row(
+                str(count),
+                f"{times['ours'] / count * 1e3:.2f}",
+                f"{times['maxsim'] / count * 1e3:.1f} ms/query",
+                f"{times['maxsim'] / times['ours']:.1f}x",
+            )
+    return table
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--k", type=int, default=32)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[60, 180, 512])
+    parser.add_argument("--documents", type=int, default=512, help="documents to compress")
+    parser.add_argument(
+        "--collection", type=int, default=10_000, help="documents to search; 0: skip"
+    )
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args(arguments)
+    console = Console()
+    console.print(
+        compression(options.tokens, options.dim, options.k, options.documents, options.rounds)
+    )
+    if options.collection:
+        console.print(
+            searching(options.collection, options.dim, options.k, 180, 32, options.rounds)
+        )
+
+
+if __name__ == "__main__":
+    main()

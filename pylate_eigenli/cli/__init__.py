@@ -1,0 +1,50 @@
+"""The ``eigenli`` command. Each subcommand is a module of this package.
+
+A subcommand imports torch, PyLate and the rest of this library inside its function, so that
+``eigenli --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .._version import __version__
+from .demo import demo
+from .paper import paper
+
+app = typer.Typer(
+    name="eigenli",
+    help="Late-interaction retrieval with one small subspace, or one vector, per document.",
+    no_args_is_help=True,
+    add_completion=False,
+    # Errors are reported by cli.errors; what passes it was asked for with --debug.
+    pretty_exceptions_enable=False,
+)
+app.command()(demo)
+app.command()(paper)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"eigenli {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _eigenli(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    # The callback also keeps a lone subcommand from becoming the whole application.
+    pass
+
+
+def main() -> None:
+    """Run the command line: the entry point of the ``eigenli`` script."""
+    app()

@@ -1,0 +1,1 @@
+"""Effectiveness on retrieval benchmarks: what the paper reports, as data."""

@@ -1,0 +1,171 @@
+"""One file of named arrays: written once, memory-mapped, never altered.
+
+The files are plain safetensors and open with any reader of that format.  What makes them safe
+to use here is a chain of checksums: the manifest holds the CRC-32 of a file's header, and the
+header holds, as metadata, the CRC-32 of every column.  Opening therefore reads the header
+only, and using a column reads that column only, yet no altered byte is ever handed out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.numpy
+
+from ..errors import IndexFormatError
+from .disk import write_file
+from .manifest import FileRecord
+from .ragged import Array
+
+DTYPES: Mapping[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "I16": np.dtype("<i2"),
+    "I8": np.dtype("i1"),
+    "U64": np.dtype("<u8"),
+    "U32": np.dtype("<u4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+    "BOOL": np.dtype("?"),
+}
+"""The types a column may have, by their safetensors names."""
+
+_CHECKSUMS = "crc32"
+_PREFIX_BYTES = 8  # the length of the header, as a little-endian integer
+
+# A map outlives its file descriptor; before Python 3.13 it kept one open all the same.
+_MAP_OPTIONS: dict[str, Any] = {"access": mmap.ACCESS_READ}
+if sys.version_info >= (3, 13) and sys.platform != "win32":
+    _MAP_OPTIONS["trackfd"] = False
+
+
+def storable(array: object, what: str) -> Array:
+    """``array`` as a C-contiguous little-endian NumPy array; ``what`` names it in errors."""
+    checked = np.asarray(array, order="C")
+    if checked.dtype.newbyteorder("<") not in DTYPES.values():
+        supported = ", ".join(dtype.name for dtype in DTYPES.values())
+        raise ValueError(f"{what} has dtype {checked.dtype}, which cannot be stored ({supported})")
+    return checked.astype(checked.dtype.newbyteorder("<"), copy=False)
+
+
+def write_columns(path: Path, columns: Mapping[str, Array]) -> FileRecord:
+    """Write storable arrays to ``path``; returns once they are on disk.
+
+    safetensors aligns each column to its type, so that it can be used where it is mapped.
+    """
+    checksums = {name: _crc32(column.data) for name, column in columns.items()}
+    # One metadata entry, because safetensors writes several in no fixed order.
+    payload = safetensors.numpy.save(dict(columns), metadata={_CHECKSUMS: json.dumps(checksums)})
+    write_file(path, payload)
+    header_bytes = _PREFIX_BYTES + int.from_bytes(payload[:_PREFIX_BYTES], "little")
+    return FileRecord(path.name, len(payload), _crc32(memoryview(payload)[:header_bytes]))
+
+
+class _Location(NamedTuple):
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+    stop: int
+    crc32: str
+
+
+class ColumnFile:
+    """A memory-mapped file of columns.
+
+    Parameters
+    ----------
+    folder
+        Folder of the index.
+    record
+        What the manifest says of the file.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file; a reader may have been overtaken by a writer.
+    IndexFormatError
+        The file is not the one that was written.
+    """
+
+    def __init__(self, folder: Path, record: FileRecord) -> None:
+        self.path = folder / record.file
+        with open(self.path, "rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size != record.bytes:
+                raise IndexFormatError(
+                    f"{self.path} has {size} bytes where {record.bytes} were written: "
+                    "it is truncated or altered"
+                )
+            self._map = memoryview(mmap.mmap(stream.fileno(), 0, **_MAP_OPTIONS))
+        self._locations = self._read_header(record)
+        self._verified: dict[str, Array] = {}
+
+    def _read_header(self, record: FileRecord) -> dict[str, _Location]:
+        length = int.from_bytes(self._map[:_PREFIX_BYTES], "little")
+        data_start = _PREFIX_BYTES + length
+        if _crc32(self._map[:data_start]) != record.crc32:
+            raise IndexFormatError(f"the header of {self.path} is altered: its checksum is wrong")
+        header = json.loads(bytes(self._map[_PREFIX_BYTES:data_start]))
+        checksums = json.loads(header.pop("__metadata__")[_CHECKSUMS])
+        locations = {}
+        for name, entry in header.items():
+            start, stop = entry["data_offsets"]
+            dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
+            if not 0 <= start <= stop <= record.bytes - data_start or (
+                stop - start != dtype.itemsize * math.prod(shape)
+            ):
+                raise IndexFormatError(f"the header of {self.path} misplaces column {name!r}")
+            locations[name] = _Location(
+                dtype, shape, data_start + start, data_start + stop, checksums[name]
+            )
+        return locations
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self._locations)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Shape of a column, from the header."""
+        return self._locations[name].shape
+
+    def dtype(self, name: str) -> np.dtype[Any]:
+        """Type of a column, from the header."""
+        return self._locations[name].dtype
+
+    def read(self, name: str) -> Array:
+        """A column where it is mapped, read-only; its first use checks it against its checksum."""
+        if name not in self._verified:  # two threads may both check it, to no harm
+            if self._is_altered(name):
+                raise IndexFormatError(
+                    f"column {name!r} of {self.path} is altered: its checksum is wrong"
+                )
+            location = self._locations[name]
+            self._verified[name] = np.ndarray(
+                location.shape, location.dtype, buffer=self._map, offset=location.start
+            )
+        return self._verified[name]
+
+    def altered(self) -> list[str]:
+        """The names of the columns that do not match their checksums, all of them read anew."""
+        return [name for name in self._locations if self._is_altered(name)]
+
+    def _is_altered(self, name: str) -> bool:
+        location = self._locations[name]
+        return _crc32(self._map[location.start : location.stop]) != location.crc32
+
+
+def _crc32(contents: memoryview) -> str:
+    return f"{zlib.crc32(contents):08x}"

@@ -1,0 +1,191 @@
+"""A segment: an immutable file of documents, and which of them are still alive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import IndexFormatError
+from .batch import Batch, Schema
+from .columns import ColumnFile, write_columns
+from .ids import DocumentId
+from .manifest import FileRecord, SegmentRecord, dead_name
+from .ragged import Array
+from .segment_file import SegmentFile, write_segment
+
+_DEAD = "dead"
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Some documents of a snapshot, in the order in which they were added.
+
+    Attributes
+    ----------
+    alive
+        bool of shape ``(n_documents,)``: false for documents that were removed or replaced.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli.storage import Store
+    >>> store = Store(tempfile.mkdtemp())
+    >>> with store.transaction() as tx:
+    ...     tokens = np.arange(6, dtype=np.float32).reshape(3, 2)
+    ...     tx.append(["a", "b"], rows={"tokens": tokens}, lengths=[2, 1])
+    >>> (segment,) = store.snapshot.segments
+    >>> segment.column("tokens")[segment.offsets[1] : segment.offsets[2]]
+    array([[4., 5.]], dtype=float32)
+    """
+
+    file: SegmentFile
+    record: SegmentRecord
+    alive: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        self.alive.flags.writeable = False
+
+    @classmethod
+    def write(cls, folder: Path, uid: int, batch: Batch) -> Segment:
+        """Write a batch as the segment ``uid``, and open it."""
+        return cls.open(folder, write_segment(folder, uid, batch), known={})
+
+    @classmethod
+    def open(cls, folder: Path, record: SegmentRecord, known: dict[FileRecord, Segment]) -> Segment:
+        """Open a segment, with the help of those that are open already.
+
+        ``known`` maps files to segments: one of the same file is taken over, with its tombstones
+        brought up to date, and the result is added.
+        """
+        segment = known.get(record.data)
+        if segment is None or segment.record != record:
+            file = SegmentFile(folder, record) if segment is None else segment.file
+            segment = known[record.data] = cls(file, record, read_alive(folder, record))
+        return segment
+
+    @property
+    def uid(self) -> int:
+        """Number of the segment: its columns are the same wherever this number is."""
+        return self.record.uid
+
+    @property
+    def n_documents(self) -> int:
+        """Number of documents in the file, dead ones included."""
+        return self.record.documents
+
+    @property
+    def n_alive(self) -> int:
+        """Number of documents that are alive."""
+        return self.record.documents - self.record.dead_count
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file."""
+        return self.record.data.bytes
+
+    @property
+    def schema(self) -> Schema:
+        """The type of every column."""
+        return self.file.schema
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """int64 of shape ``(n_documents + 1,)``: document ``i`` owns the rows
+        ``offsets[i]:offsets[i + 1]`` of the columns per row."""
+        return self.file.offsets
+
+    def has(self, name: str) -> bool:
+        """Whether there is a column of that name."""
+        return name in self.file.schema
+
+    def column(self, name: str) -> Array:
+        """A column, memory-mapped and read-only; dead documents are still in it.
+
+        Its shape is ``(n_documents, ...)``, or ``(offsets[-1], ...)`` for a column per row.
+        """
+        return self.file.column(name)
+
+    def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
+        """The ids of the documents at ``rows``, by default of all, dead ones included."""
+        return self.file.ids.decode(rows)
+
+    def find(self, wanted: dict[DocumentId, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Look up many documents at once.
+
+        Returns
+        -------
+        numbers, rows
+            For every wanted document that is alive here, the number under which it is wanted
+            and its row; two int64 arrays of one length, in no particular order.
+        """
+        held = self.file.row_of
+        common = list(wanted.keys() & held.keys())  # the cost is that of the smaller side
+        rows = np.fromiter((held[i] for i in common), dtype=np.int64, count=len(common))
+        numbers = np.fromiter((wanted[i] for i in common), dtype=np.int64, count=len(common))
+        alive = self.alive[rows]
+        return numbers[alive], rows[alive]
+
+    def without(self, rows: NDArray[np.int64]) -> Segment:
+        """This segment with the living documents at ``rows`` dead, in memory only."""
+        alive = self.alive.copy()
+        alive[rows] = False
+        dead_count = self.n_documents - int(np.count_nonzero(alive))
+        return Segment(self.file, replace(self.record, dead=None, dead_count=dead_count), alive)
+
+    def saved(self, folder: Path, generation: int) -> Segment:
+        """This segment with its tombstones on disk, in a file that belongs to ``generation``."""
+        if self.record.dead is not None or not self.record.dead_count:
+            return self
+        path = folder / dead_name(self.uid, generation)
+        dead = write_columns(path, {_DEAD: np.packbits(~self.alive)})
+        return Segment(self.file, replace(self.record, dead=dead), self.alive)
+
+    def living(self) -> Batch:
+        """The documents that are alive."""
+        batch = self.file.batch()
+        return batch if self.n_alive == self.n_documents else batch.take(self.alive)
+
+
+def bury(
+    segments: Iterable[Segment], wanted: dict[DocumentId, int]
+) -> tuple[list[Segment], NDArray[np.bool_]]:
+    """Mark documents dead; segments that have no others left are dropped.
+
+    Parameters
+    ----------
+    wanted
+        The documents, numbered from 0.
+
+    Returns
+    -------
+    segments, found
+        The segments as they are now, and bool of shape ``(len(wanted),)``: which were alive.
+    """
+    remaining, found = [], np.zeros(len(wanted), dtype=bool)
+    for segment in segments:
+        numbers, rows = segment.find(wanted)
+        found[numbers] = True
+        after = segment.without(rows) if len(rows) else segment
+        if after.n_alive:
+            remaining.append(after)
+    return remaining, found
+
+
+def read_alive(folder: Path, record: SegmentRecord) -> NDArray[np.bool_]:
+    """The mask of the documents of a segment that no tombstone covers."""
+    alive = np.ones(record.documents, dtype=bool)
+    if record.dead is not None:
+        file = ColumnFile(folder, record.dead)
+        packed = file.read(_DEAD)
+        if packed.shape == (-(-record.documents // 8),):
+            alive = np.unpackbits(packed, count=record.documents) == 0
+        if np.count_nonzero(~alive) != record.dead_count:
+            raise IndexFormatError(
+                f"{file.path} does not hold the {record.dead_count} tombstones that the "
+                f"manifest says, for {record.documents} documents"
+            )
+    return alive

@@ -1,0 +1,143 @@
+"""One committed state of an index, as a reader sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .columns import ColumnFile, write_columns
+from .ids import DocumentId, checked_id, checked_ids
+from .manifest import FileRecord, Manifest
+from .ragged import Array, offsets_of
+from .segment import Segment
+
+_ARRAY = "array."
+
+
+class Snapshot(Collection[DocumentId]):
+    """An immutable state of an index: the collection of its living documents.
+
+    All its files stay open, so that it remains what it is while writers go on.  A document is
+    known by its global row, the position it has when the documents of all segments, dead ones
+    included, are counted one after the other.
+
+    Attributes
+    ----------
+    segments
+        The segments, oldest first.
+    starts
+        int64 of shape ``(len(segments) + 1,)``: global row at which each segment starts, and
+        the number of global rows at the end.
+    collection
+        Arrays that belong to the collection as a whole, by name; read-only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli.storage import Store
+    >>> store = Store(tempfile.mkdtemp())
+    >>> with store.transaction() as tx:
+    ...     tx.append(["a", "b", "c"], documents={"year": np.array([1998, 2004, 2020])})
+    >>> with store.transaction() as tx:
+    ...     tx.remove(["b"])
+    >>> snapshot = store.snapshot
+    >>> list(snapshot), "b" in snapshot
+    (['a', 'c'], False)
+    >>> snapshot.locate(["c", "b"])
+    array([ 2, -1])
+    >>> snapshot.ids_of([2, 0])
+    ['c', 'a']
+    """
+
+    def __init__(
+        self, manifest: Manifest, segments: Iterable[Segment], collection: Mapping[str, Array]
+    ) -> None:
+        self.manifest = manifest
+        self.segments = tuple(segments)
+        self.collection: Mapping[str, Array] = MappingProxyType(dict(collection))
+        self.starts = offsets_of([segment.n_documents for segment in self.segments])
+        self.starts.flags.writeable = False
+
+    @property
+    def generation(self) -> int:
+        """Number of the commit that made this state; 0 before the first one."""
+        return self.manifest.generation
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """What the index says of itself, as JSON values."""
+        return MappingProxyType(dict(self.manifest.meta))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk of the files of this state."""
+        if not self.generation:
+            return 0
+        return sum(file.bytes for file in self.manifest.files()) + len(self.manifest.to_bytes())
+
+    def __len__(self) -> int:
+        return sum(segment.n_alive for segment in self.segments)
+
+    def __iter__(self) -> Iterator[DocumentId]:
+        for segment in self.segments:
+            yield from segment.ids(np.flatnonzero(segment.alive))
+
+    def __contains__(self, document_id: object) -> bool:
+        wanted = {checked_id(document_id): 0}
+        return any(len(segment.find(wanted)[1]) for segment in self.segments)
+
+    def locate(self, documents_ids: Iterable[DocumentId]) -> NDArray[np.int64]:
+        """Global rows of documents, int64 of shape ``(len(documents_ids),)``; -1 for unknown ones."""
+        ids = checked_ids(documents_ids)
+        wanted = {document_id: number for number, document_id in enumerate(dict.fromkeys(ids))}
+        rows = np.full(len(wanted), -1, dtype=np.int64)
+        for start, segment in zip(self.starts, self.segments, strict=False):
+            numbers, found = segment.find(wanted)
+            rows[numbers] = start + found
+        return rows[[wanted[document_id] for document_id in ids]] if ids else rows
+
+    def ids_of(self, rows: ArrayLike) -> list[DocumentId]:
+        """Ids of the documents at global ``rows``, a flat sequence of integers."""
+        ids: dict[int, DocumentId] = {}
+        for segment, local_rows, positions in self.by_segment(rows):
+            ids.update(zip(positions.tolist(), segment.ids(local_rows), strict=True))
+        return [ids[position] for position in range(len(ids))]
+
+    def by_segment(
+        self, rows: ArrayLike
+    ) -> Iterator[tuple[Segment, NDArray[np.int64], NDArray[np.int64]]]:
+        """Divide global rows among the segments that hold them.
+
+        Yields
+        ------
+        segment, local_rows, positions
+            A segment, rows within it, and the positions in ``rows`` that they come from.
+        """
+        wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
+        if wanted.size and (wanted.min() < 0 or wanted.max() >= self.starts[-1]):
+            raise IndexError(f"global rows run from 0 to {self.starts[-1] - 1}")
+        owners = np.searchsorted(self.starts, wanted, side="right") - 1
+        order = np.argsort(owners, kind="stable")
+        boundaries = np.flatnonzero(np.diff(owners[order])) + 1
+        for positions in np.split(order, boundaries):
+            if positions.size:
+                owner = int(owners[positions[0]])
+                yield self.segments[owner], wanted[positions] - self.starts[owner], positions
+
+
+def write_collection(path: Path, arrays: Mapping[str, Array]) -> FileRecord:
+    """Write the arrays of a collection."""
+    return write_columns(path, {_ARRAY + name: array for name, array in arrays.items()})
+
+
+def read_collection(folder: Path, record: FileRecord | None) -> dict[str, Array]:
+    """The arrays of a collection, memory-mapped and checked."""
+    if record is None:
+        return {}
+    file = ColumnFile(folder, record)
+    return {name.removeprefix(_ARRAY): file.read(name) for name in file.names}

@@ -1,0 +1,267 @@
+"""A transaction: changes to an index that become visible all at once, or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ..errors import UnknownDocumentError
+from .batch import Batch, check_same_schema
+from .columns import storable
+from .ids import DocumentId, checked_ids
+from .manifest import Manifest, collection_name
+from .merging import plan_merges
+from .ragged import Array
+from .segment import Segment, bury
+from .snapshot import Snapshot, read_collection, write_collection
+from .writer import SegmentWriter
+
+
+class Transaction:
+    """Changes to the state ``base``; obtained from :meth:`Store.transaction`.
+
+    Whatever is appended is held in memory up to the size of a segment and then written to files
+    that no reader knows of yet.  Only the ids stay in memory to the end.
+
+    Attributes
+    ----------
+    base
+        The committed state that the transaction starts from.
+    meta
+        What the index says of itself: JSON values, free to change.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from pylate_eigenli.storage import Store
+    >>> store = Store(tempfile.mkdtemp())
+    >>> with store.transaction() as tx:
+    ...     tx.meta["model"] = "colbert"
+    ...     tx.append(["a", 2], documents={"length": np.array([180, 32], dtype=np.uint16)})
+    ...     tx.remove([2])
+    >>> list(store.snapshot), store.snapshot.meta["model"]
+    (['a'], 'colbert')
+    """
+
+    def __init__(
+        self, folder: Path, base: Snapshot, *, segment_bytes: int, max_dead_share: float
+    ) -> None:
+        self.base = base
+        self.meta = _json_copy(base.manifest.meta)
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._max_dead_share = max_dead_share
+        self._uids = itertools.count(base.manifest.next_uid)
+        self._kept = list(base.segments)
+        self._writer = self._new_writer()
+        self._new_ids: set[DocumentId] = set()
+        self._collection: dict[str, Array] = dict(base.collection)
+        self._cleared = self._compact = False
+        self._usable = True
+
+    def append(
+        self,
+        documents_ids: Iterable[DocumentId],
+        documents: Mapping[str, object] | None = None,
+        rows: Mapping[str, object] | None = None,
+        lengths: object | None = None,
+    ) -> None:
+        """Add documents; those that the index holds already are replaced.
+
+        Parameters
+        ----------
+        documents_ids
+            Ids of the ``n`` documents, none of which the transaction has added before.
+        documents
+            Columns with one entry per document: arrays of shape ``(n, ...)`` by name.
+        rows
+            Columns with a run of rows per document: arrays of shape ``(sum(lengths), ...)``.
+        lengths
+            Number of rows of each document, integers of shape ``(n,)``.
+
+        Raises
+        ------
+        ValueError
+            An id is given twice, or the columns do not fit each other or those of the index.
+        """
+        self._check_usable()
+        ids = checked_ids(documents_ids)
+        batch = Batch.build(ids, documents or {}, rows or {}, lengths)
+        if not ids:
+            return
+        schema = self._kept[0].schema if self._kept else self._writer.schema
+        if schema is not None:
+            check_same_schema(batch.schema, schema)
+        wanted = {document_id: number for number, document_id in enumerate(ids)}
+        if len(wanted) < len(ids) or not self._new_ids.isdisjoint(wanted):
+            repeated = next(i for n, i in enumerate(ids) if i in self._new_ids or wanted[i] != n)
+            raise ValueError(f"document id {repeated!r} is added twice in one transaction")
+        with self._all_or_nothing():
+            self._kept, _ = bury(self._kept, wanted)
+            self._new_ids.update(ids)
+            self._writer.add(batch)
+
+    def remove(self, documents_ids: Iterable[DocumentId]) -> None:
+        """Remove documents.
+
+        Raises
+        ------
+        UnknownDocumentError
+            The index does not hold one of them; then none is removed.
+        """
+        self._check_usable()
+        ids = list(dict.fromkeys(checked_ids(documents_ids)))
+        wanted = {document_id: number for number, document_id in enumerate(ids)}
+        kept, found = bury(self._kept, wanted)
+        written = None
+        if not self._new_ids.isdisjoint(wanted):
+            with self._all_or_nothing():
+                self._writer.flush()
+            written, found_new = bury(self._writer.segments, wanted)
+            found |= found_new
+        if not found.all():
+            raise UnknownDocumentError(_unknown(ids, found.tolist()))
+        self._kept = kept
+        if written is not None:
+            self._writer.segments = written
+            self._new_ids.difference_update(ids)
+
+    def clear(self) -> None:
+        """Drop all documents, meta and collection-wide arrays."""
+        self._check_usable()
+        self.meta.clear()
+        self._kept.clear()
+        self._writer = self._new_writer()
+        self._new_ids.clear()
+        self._collection.clear()
+        self._cleared = True
+
+    def set_collection(self, name: str, array: object) -> None:
+        """Set an array that belongs to the collection as a whole."""
+        self._check_usable()
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"the name of an array is a non-empty str, not {name!r}")
+        self._collection[name] = storable(array, f"array {name!r}").copy()
+
+    def drop_collection(self, name: str) -> None:
+        """Drop an array that belongs to the collection as a whole."""
+        self._check_usable()
+        del self._collection[name]
+
+    def compact(self) -> None:
+        """Have the commit rewrite the segments that hold dead documents or are small."""
+        self._check_usable()
+        self._compact = True
+
+    def commit(self) -> Snapshot:
+        """Make the changes the committed state; for :meth:`Store.transaction` to call.
+
+        Returns
+        -------
+        Snapshot
+            The new state, or ``base`` if nothing changed.
+        """
+        self._check_usable()
+        meta = _json_copy(self.meta)
+        segments = [*self._kept, *self._writer.segments]
+        changed = self._is_changed(segments, meta)
+        runs = self._plan(segments) if changed or self._compact else []
+        if not changed and not runs:
+            return self.base
+        generation = self.base.generation + 1
+        segments = [
+            segment.saved(self._folder, generation) for segment in self._merged(segments, runs)
+        ]
+        record, collection = self.base.manifest.collection, self.base.collection
+        if self._is_collection_changed():
+            path = self._folder / collection_name(generation)
+            record = write_collection(path, self._collection) if self._collection else None
+            collection = read_collection(self._folder, record)
+        manifest = Manifest(
+            generation, next(self._uids), meta, tuple(s.record for s in segments), record
+        )
+        manifest.write(self._folder)
+        return Snapshot(manifest, segments, collection)
+
+    def close(self) -> None:
+        """End the transaction and let go of its files."""
+        self._usable = False
+        self._kept.clear()
+        self._writer = self._new_writer()
+
+    def _is_changed(self, segments: list[Segment], meta: dict[str, Any]) -> bool:
+        return (
+            (self._cleared and self.base.generation > 0)
+            or self._writer.n_pending > 0
+            or segments != list(self.base.segments)
+            or _to_json(meta) != _to_json(self.base.manifest.meta)
+            or self._is_collection_changed()
+        )
+
+    def _is_collection_changed(self) -> bool:
+        before = self.base.collection
+        return self._collection.keys() != before.keys() or any(
+            self._collection[name] is not before[name] for name in before
+        )
+
+    def _plan(self, segments: Sequence[Segment]) -> list[range]:
+        return plan_merges(
+            segments,
+            self._writer.n_pending,
+            segment_bytes=self._segment_bytes,
+            max_dead_share=self._max_dead_share,
+            compact=self._compact,
+        )
+
+    def _merged(self, segments: Sequence[Segment], runs: Sequence[range]) -> list[Segment]:
+        """The segments after each run is rewritten as one, the last with what is pending."""
+        merged: list[Segment] = []
+        done = 0
+        for run in runs:
+            writer = self._new_writer()
+            for segment in segments[run.start : run.stop]:
+                writer.add(segment.living())
+            if run.stop == len(segments):
+                for batch in self._writer.drain():
+                    writer.add(batch)
+            writer.flush()
+            merged += [*segments[done : run.start], *writer.segments]
+            done = run.stop
+        return [*merged, *segments[done:]]
+
+    def _new_writer(self) -> SegmentWriter:
+        return SegmentWriter(self._folder, self._segment_bytes, self._uids)
+
+    def _check_usable(self) -> None:
+        if not self._usable:
+            raise RuntimeError("the transaction has ended, or one of its writes has failed")
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """Rule out a commit of half a change, even if the caller swallows the exception."""
+        self._usable = False
+        yield
+        self._usable = True
+
+
+def _unknown(ids: Sequence[DocumentId], found: Sequence[bool]) -> str:
+    missing = [repr(i) for i, is_found in zip(ids, found, strict=True) if not is_found]
+    shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
+    return f"{len(missing)} of {len(ids)} documents are not in the index: {shown}"
+
+
+def _json_copy(meta: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        copied: dict[str, Any] = json.loads(_to_json(meta))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"meta must consist of JSON values: {error}") from error
+    return copied
+
+
+def _to_json(meta: Mapping[str, Any]) -> str:
+    return json.dumps(meta, allow_nan=False)

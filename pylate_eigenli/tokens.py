@@ -1,0 +1,191 @@
+"""The border: whatever PyLate calls embeddings becomes one ragged batch of token vectors.
+
+Shapes, dtypes, devices, masks, padding and bad values are handled here, once. Behind this module
+a token is a finite, non-zero float row and every document or query has at least one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """Token vectors of several documents (or queries), one after the other.
+
+    Parameters
+    ----------
+    tokens
+        Shape: (tokens of all items, d), float32 or float64, contiguous.
+    offsets
+        Item i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (items + 1,), int64.
+    """
+
+    tokens: Tensor
+    offsets: np.ndarray[Any, np.dtype[np.int64]]
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for begin, end in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
+            yield self.tokens[begin:end]
+
+    @property
+    def dim(self) -> int:
+        return self.tokens.shape[1]
+
+    @property
+    def lengths(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.diff(self.offsets)
+
+
+def _as_tensor(item: Any, name: str) -> Tensor:
+    """Turn one array-like into a tensor without copying where that is possible."""
+    if isinstance(item, Tensor):
+        return item.detach()
+    try:
+        if isinstance(item, np.ndarray):
+            # Torch tensors cannot be read-only; the batch is copied by concatenation anyway.
+            return torch.from_numpy(item if item.flags.writeable else item.copy())
+        if isinstance(item, Sequence) and len(item) > 0 and isinstance(item[0], Tensor):
+            return torch.stack([row.detach() for row in item])
+        return torch.from_numpy(np.asarray(item, dtype=np.float32))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{name}: cannot be read as a matrix of token vectors ({error})") from error
+
+
+def split_items(embeddings: Any) -> Iterable[Any]:
+    """Return the items of a batch as PyLate understands it: one 2-D array is one item."""
+    if isinstance(embeddings, (np.ndarray, Tensor)):
+        if embeddings.ndim == 2:
+            return [embeddings]
+        if embeddings.ndim != 3:
+            raise ValueError(
+                f"embeddings must be 2-D (one item), 3-D (a padded batch) or a list of 2-D "
+                f"arrays, not {embeddings.ndim}-D"
+            )
+    elif isinstance(embeddings, Sequence) and len(embeddings) > 0 and _is_token_list(embeddings):
+        return [embeddings]
+    return embeddings  # type: ignore[no-any-return]
+
+
+def _is_token_list(embeddings: Sequence[Any]) -> bool:
+    """Whether a list holds the tokens of one item rather than several items."""
+    first = embeddings[0]
+    if isinstance(first, (np.ndarray, Tensor)):
+        return first.ndim == 1
+    return isinstance(first, Sequence) and len(first) > 0 and isinstance(first[0], (int, float))
+
+
+def collect(
+    embeddings: Any,
+    *,
+    mask: Any = None,
+    dim: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device | None = None,
+    names: Sequence[str] | str = "document",
+) -> TokenBatch:
+    """Collect embeddings of any accepted form into a :class:`TokenBatch`.
+
+    Parameters
+    ----------
+    embeddings
+        A list (or other iterable) of (tokens, d) arrays, tensors or nested lists, a padded 3-D
+        array or tensor, or one 2-D array or tensor for a single item. Rows of zeros are padding.
+    mask
+        Tokens to keep. Shape: (items, tokens), only for padded 3-D embeddings.
+    dim
+        The dimension d that is expected; by default the one of the first item.
+    dtype
+        Dtype of the result, whatever came in.
+    device
+        Device of the result; by default that of the first item.
+    names
+        What to call the items in errors: one name each, or a common noun to be numbered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> batch = collect([np.eye(3, dtype=np.float16), [[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]])
+    >>> batch.lengths.tolist(), batch.tokens.dtype
+    ([3, 1], torch.float32)
+    """
+    items = list(split_items(embeddings))
+
+    def name(i: int) -> str:
+        return f"{names} {i}" if isinstance(names, str) else names[i]
+
+    if not items:
+        noun = names if isinstance(names, str) else "document"
+        raise ValueError(f"no {noun} was given: the list of embeddings is empty")
+    keep = None if mask is None else _split_mask(mask, len(items))
+    rows: list[Tensor] = []
+    for i, item in enumerate(items):
+        matrix = _as_tensor(item, name(i))
+        if matrix.ndim != 2:
+            raise ValueError(
+                f"{name(i)}: expected a (tokens, d) matrix, got shape {tuple(matrix.shape)}"
+            )
+        if matrix.shape[0] == 0:
+            raise ValueError(f"{name(i)} has no tokens")
+        dim = matrix.shape[1] if dim is None else dim
+        if matrix.shape[1] != dim or dim == 0:
+            raise ValueError(f"{name(i)} has dimension {matrix.shape[1]}, expected {dim}")
+        if keep is not None:
+            if keep[i].shape[0] != matrix.shape[0]:
+                raise ValueError(
+                    f"{name(i)}: mask of {keep[i].shape[0]} for {matrix.shape[0]} tokens"
+                )
+            matrix = matrix[keep[i].to(matrix.device)]
+        rows.append(matrix.to(device=device or rows[0].device if rows else device, dtype=dtype))
+
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    tokens = torch.cat(rows)
+    return _drop_padding(TokenBatch(tokens, offsets), name)
+
+
+def _split_mask(mask: Any, n_items: int) -> list[Tensor]:
+    masks = [_as_tensor(row, "mask").bool() for row in mask]
+    if len(masks) != n_items:
+        raise ValueError(f"mask has {len(masks)} rows for {n_items} items")
+    return masks
+
+
+def _drop_padding(batch: TokenBatch, name: Any) -> TokenBatch:
+    """Remove rows of zeros; refuse NaN, infinity and items with nothing left."""
+    norms = torch.linalg.vector_norm(batch.tokens, dim=1)
+    # One pass over the norms finds everything: they are only inspected further if it does.
+    if torch.isfinite(norms).all() and (norms > 0).all() and (np.diff(batch.offsets) > 0).all():
+        return batch
+    values = norms.cpu().numpy()
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        item = int(np.searchsorted(batch.offsets, bad[0], side="right")) - 1
+        token = int(bad[0] - batch.offsets[item])
+        raise ValueError(f"{name(item)}: token {token} contains NaN or infinite values")
+    valid = values > 0
+    kept = np.concatenate([[0], np.cumsum(valid)])[batch.offsets]
+    empty = np.flatnonzero(np.diff(kept) == 0)
+    if len(empty):
+        raise ValueError(f"{name(int(empty[0]))} has no tokens: all its vectors are zero or masked")
+    tokens = batch.tokens[torch.from_numpy(valid).to(batch.tokens.device)]
+    return TokenBatch(tokens, kept.astype(np.int64))
+
+
+def pad(embeddings: Any) -> Tensor:
+    """Stack (n, d) matrices of different lengths into one zero-padded 3-D tensor; keep gradients."""
+    if isinstance(embeddings, Tensor):
+        return embeddings
+    if isinstance(embeddings, np.ndarray) and embeddings.dtype != object:
+        return torch.from_numpy(embeddings)
+    rows = [row if isinstance(row, Tensor) else _as_tensor(row, "item") for row in embeddings]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)

@@ -1,0 +1,149 @@
+"""The quadratic kernel: a symmetric matrix, hence a whole subspace, as one vector.
+
+For a token x the kernel vector K(x) holds the squares x_i^2 and the products sqrt(2) x_i x_j,
+i < j, so that <K(x), K(y)> = <x, y>^2. Sums of kernel vectors are packed symmetric matrices:
+sum_i K(q_i) packs the query's moment and sum_j K(w_j) the document's projector, and their inner
+product is the late-interaction score. The dimension is d (d + 1) / 2, whatever k is.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .parallel import for_ranges
+from .tokens import TokenBatch
+
+
+def packed_dim(d: int) -> int:
+    """Return the dimension of the kernel vectors of d-dimensional tokens.
+
+    Examples
+    --------
+    >>> packed_dim(128)
+    8256
+    """
+    return d * (d + 1) // 2
+
+
+@lru_cache(maxsize=8)
+def _layout(d: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Positions of the packed entries in the flattened matrix, diagonal first, and their scales."""
+    i, j = torch.triu_indices(d, d, offset=1, device=device)
+    diagonal = torch.arange(d, device=device)
+    positions = torch.cat([diagonal * d + diagonal, i * d + j])
+    scales = torch.full((packed_dim(d),), math.sqrt(2.0), device=device)
+    scales[:d] = 1.0
+    return positions, scales
+
+
+def pack(matrices: Tensor) -> Tensor:
+    """Pack symmetric matrices so that inner products become dot products.
+
+    Parameters
+    ----------
+    matrices
+        Shape: (n, d, d), symmetric.
+
+    Returns
+    -------
+    Shape: (n, d (d + 1) / 2): the diagonal, then sqrt(2) times the upper triangle row by row.
+
+    Examples
+    --------
+    >>> import torch
+    >>> pack(torch.tensor([[[1.0, 3.0], [3.0, 2.0]]]))
+    tensor([[1.0000, 2.0000, 4.2426]])
+    """
+    d = matrices.shape[-1]
+    positions, scales = _layout(d, matrices.device)
+    return matrices.reshape(-1, d * d).index_select(1, positions) * scales.to(matrices.dtype)
+
+
+def unpack(vectors: Tensor) -> Tensor:
+    """Invert :func:`pack`.
+
+    Parameters
+    ----------
+    vectors
+        Shape: (n, d (d + 1) / 2).
+
+    Returns
+    -------
+    Shape: (n, d, d), symmetric.
+    """
+    d = math.isqrt(2 * vectors.shape[-1])
+    if packed_dim(d) != vectors.shape[-1]:
+        raise ValueError(f"{vectors.shape[-1]} is not d (d + 1) / 2 for any dimension d")
+    positions, scales = _layout(d, vectors.device)
+    upper = vectors.new_zeros(len(vectors), d * d)
+    upper[:, positions] = vectors / scales.to(vectors.dtype)
+    upper = upper.view(-1, d, d)
+    return upper + upper.triu(1).mT
+
+
+def pack_moments(batch: TokenBatch) -> Tensor:
+    """Return the kernel vectors of queries: sum_i K(q_i). Shape: (queries, d (d + 1) / 2)."""
+    return pack(torch.stack([tokens.mT @ tokens for tokens in batch]))
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def _pack_bases(bases: Any, offsets: Any, floors: Any, out: Any) -> None:
+    """Write the packed (1 - floor) W'W + floor I of each document to a row of out."""
+    d = bases.shape[1]
+    root = np.float32(math.sqrt(2.0))
+    for document in range(out.shape[0]):
+        packed = out[document]
+        packed[:] = 0
+        for r in range(offsets[document], offsets[document + 1]):
+            w = bases[r]
+            for i in range(d):
+                packed[i] += w[i] * w[i]
+            start = d
+            for i in range(d - 1):
+                target, rest, factor = packed[start : start + d - 1 - i], w[i + 1 :], root * w[i]
+                for j in range(rest.shape[0]):
+                    target[j] += factor * rest[j]
+                start += d - 1 - i
+        floor = floors[document]
+        if floor != 0:
+            for i in range(packed.shape[0]):
+                packed[i] *= 1 - floor
+            for i in range(d):
+                packed[i] += floor
+
+
+def pack_subspaces(
+    bases: Tensor, offsets: NDArray[np.int64], floors: NDArray[np.float32]
+) -> Tensor:
+    """Return the kernel vectors of documents: sum_j K(w_j), mixed with the identity by the floor.
+
+    Parameters
+    ----------
+    bases
+        Shape: (directions of all documents, d), float32 on the CPU.
+    offsets
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,).
+    floors
+        See :mod:`pylate_eigenli.subspace`. Shape: (documents,).
+
+    Returns
+    -------
+    Shape: (documents, d (d + 1) / 2), float32. The inner product with a query's vector is the score.
+    """
+    out = np.empty((len(floors), packed_dim(bases.shape[1])), np.float32)
+    rows = bases.contiguous().numpy()
+
+    def task(begin: int, end: int) -> None:
+        part = slice(begin, end)
+        _pack_bases(rows, offsets[begin : end + 1], floors[part], out[part])
+
+    for_ranges(task, len(out), 64)
+    return torch.from_numpy(out)

@@ -1,0 +1,69 @@
+"""The command line starts at once and fails in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pylate_eigenli import __version__
+from pylate_eigenli.cli import app
+from pylate_eigenli.cli.errors import one_line_errors
+
+
+@pytest.fixture
+def runner() -> CliRunner:
+    return CliRunner()
+
+
+def test_help_lists_the_commands(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["--help"])
+    assert result.exit_code == 0
+    assert "demo" in result.stdout
+
+
+def test_version_is_the_package_s(runner: CliRunner) -> None:
+    result = runner.invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"eigenli {__version__}\n")
+
+
+def test_an_unknown_command_is_a_usage_error(runner: CliRunner) -> None:
+    assert runner.invoke(app, ["no-such-command"]).exit_code == 2
+
+
+def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
+    program = (
+        "import sys, pylate_eigenli.cli\n"
+        "print([name for name in ('torch', 'pylate', 'numba', 'scipy') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert result.stdout.strip() == "[]", result.stderr
+
+
+class TestOneLineErrors:
+    @pytest.mark.parametrize(
+        ("error", "line"),
+        [
+            (ValueError("k is too large\nby far"), "error: k is too large\n"),
+            (RuntimeError(), "error: RuntimeError\n"),
+        ],
+    )
+    def test_an_exception_becomes_one_line(
+        self, error: Exception, line: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with pytest.raises(typer.Exit) as caught, one_line_errors(debug=False):
+            raise error
+        assert caught.value.exit_code == 1
+        assert capsys.readouterr() == ("", line)
+
+    def test_debug_lets_it_pass(self) -> None:
+        with pytest.raises(ValueError, match="k is too large"), one_line_errors(debug=True):
+            raise ValueError("k is too large")
+
+    def test_an_exit_keeps_its_code(self) -> None:
+        with pytest.raises(typer.Exit) as caught, one_line_errors(debug=False):
+            raise typer.Exit(3)
+        assert caught.value.exit_code == 3
