@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
 from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError
-from .index import EigenLIIndex
-from .rank import rerank
-from .scores import EigenLIScores, eigenli_kd_scores, eigenli_scores, eigenli_scores_pairwise
-from .subspace import compress
+
+if TYPE_CHECKING:
+    from .index import EigenLIIndex
+    from .rank import rerank
+    from .scores import EigenLIScores, eigenli_kd_scores, eigenli_scores, eigenli_scores_pairwise
+    from .subspace import compress
+
+# Imported when first used: the command line must not wait for torch to print its help.
+_MODULES = {
+    "EigenLIIndex": "index",
+    "EigenLIScores": "scores",
+    "compress": "subspace",
+    "eigenli_kd_scores": "scores",
+    "eigenli_scores": "scores",
+    "eigenli_scores_pairwise": "scores",
+    "rerank": "rank",
+}
 
 __all__ = [
     "EigenLIIndex",
@@ -22,3 +38,13 @@ __all__ = [
     "eigenli_scores_pairwise",
     "rerank",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -312,20 +312,21 @@ def orient(w: Any, rank: int) -> None:
 
 @_jit
 def solve(
-    tokens: Any, offsets: Any, k: int, tolerance: float, bases: Any, values: Any, ranks: Any
+    tokens: Any, offsets: Any, k: int, tolerances: Any, bases: Any, values: Any, ranks: Any
 ) -> None:
     """Find the leading eigenpairs of the second moments of a batch of documents.
 
     Parameters
     ----------
     tokens
-        Token vectors of all documents, one after the other. Shape: (tokens, d), float32 or float64.
+        Token vectors of all documents, one after the other. Shape: (tokens, d), float32.
     offsets
         Document i owns the rows ``offsets[i]:offsets[i + 1]``, at least one. Shape: (documents + 1,).
     k
         Number of directions to look for, at most d.
-    tolerance
-        An eigenvalue below ``tolerance`` times the largest counts as zero.
+    tolerances
+        An eigenvalue below this share of the document's largest counts as zero.
+        Shape: (documents,), float64.
     bases
         Receives the eigenvectors, rows beyond the rank untouched. Shape: (documents, k, d).
     values
@@ -362,9 +363,10 @@ def solve(
         found[:wanted] = start[:wanted]
         _eigenvectors(diagonal, off, n, wanted, found[:wanted], z, forward, backward)
         rank = 0
-        while rank < wanted and found[rank] > tolerance * found[0]:
+        while rank < wanted and found[rank] > tolerances[document] * found[0]:
             rank += 1
-        if not _is_sound(z, found, start, width, n, rank):
+        # No direction at all: the squares of huge tokens have overflowed.
+        if rank == 0 or not _is_sound(z, found, start, width, n, rank):
             ranks[document] = -1
             continue
         ranks[document] = rank

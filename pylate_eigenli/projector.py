@@ -32,7 +32,7 @@ class _SmoothProjector(torch.autograd.Function):
         eigenvalues, u = torch.linalg.eigh(moments)
         # Weights vanish long before this share of the floor, so clamping changes nothing visible.
         x = eigenvalues.clamp_min(1e-3 * floor)
-        low = torch.full_like(x[:, :1], floor).log()
+        low = bottom = torch.full_like(x[:, :1], floor).log()
         high = x[:, -1:].clamp_min(floor).log() + 1.0
         while bool((_weights(x, high, p).sum(1) > k).any()):
             high = high + 1.0
@@ -43,7 +43,7 @@ class _SmoothProjector(torch.autograd.Function):
         log_mu = (low + high) / 2
         f = _weights(x, log_mu, p)
         # Too few directions to add up to k: mu rests on the floor and does not move with x.
-        free = f.sum(1, keepdim=True) > k - 1e-4 * k
+        free = low > bottom
         ctx.save_for_backward(eigenvalues, x, u, f, free)
         ctx.p = p
         projectors: Tensor = (u * f[:, None, :]) @ u.mT

@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .eigensolver import orient, solve
@@ -111,11 +112,13 @@ def compress(
 def subspaces_of(batch: TokenBatch, k: int, short_documents: ShortDocuments) -> Subspaces:
     """Compress a collected batch; see :func:`compress`."""
     check_k(k, batch.dim)
+    check_short_documents(short_documents)
     # Eigenvalues of a moment computed in this precision are noise below this share of the largest.
-    tolerance = batch.dim * torch.finfo(batch.tokens.dtype).eps
+    # Rounding errors grow with the number of tokens, which are summed eight at a time.
+    tolerances = torch.finfo(batch.tokens.dtype).eps * (batch.dim + batch.lengths / 8)
     on_cpu = batch.tokens.device.type == "cpu"
     find = _solve_on_cpu if on_cpu else solve_batched
-    bases, eigenvalues, ranks = find(batch, k, tolerance)
+    bases, eigenvalues, ranks = find(batch, k, tolerances)
     offsets = np.zeros(len(batch) + 1, np.int64)
     np.cumsum(ranks, out=offsets[1:])
     if (ranks < k).any():
@@ -123,11 +126,8 @@ def subspaces_of(batch: TokenBatch, k: int, short_documents: ShortDocuments) -> 
         bases, eigenvalues = bases[valid], eigenvalues[valid]
     floors = np.zeros(len(batch))
     if short_documents == "fill":
-        missing = k - ranks
         # Full rank (r = d) lacks nothing, so the denominator only has to be non-zero there.
-        floors = missing / np.maximum(batch.dim - ranks, 1)
-    elif short_documents != "truncate":
-        raise ValueError(f'short_documents must be "fill" or "truncate", got {short_documents!r}')
+        floors = (k - ranks) / np.maximum(batch.dim - ranks, 1)
     return Subspaces(
         bases=bases.reshape(-1, batch.dim),
         offsets=offsets,
@@ -144,27 +144,37 @@ def check_k(k: int, dim: int | None) -> None:
         raise ValueError(f"k={k} directions were asked for, but token vectors have only d={dim}")
 
 
+def check_short_documents(choice: str) -> None:
+    """Refuse anything but the two ways to treat short documents."""
+    if choice not in ("fill", "truncate"):
+        raise ValueError(f'short_documents must be "fill" or "truncate", got {choice!r}')
+
+
 Solution = tuple[Tensor, Tensor, "np.ndarray[Any, np.dtype[np.int64]]"]
 
 
-def _solve_on_cpu(batch: TokenBatch, k: int, tolerance: float) -> Solution:
-    """Solve document by document with the compiled solver, a few documents per task."""
+def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) -> Solution:
+    """Solve document by document: float32 with the compiled solver, a few documents per task.
+
+    LAPACK gets what that solver gives up, and all of float64: its bisection is one of float32.
+    """
     tokens = batch.tokens.contiguous().numpy()
     n = len(batch)
     bases = np.zeros((n, k, batch.dim), tokens.dtype)
     values = np.zeros((n, k))
-    ranks = np.zeros(n, np.int64)
+    ranks = np.full(n, -1, np.int64)
 
     def task(begin: int, end: int) -> None:
         part, owned = slice(begin, end), batch.offsets[begin : end + 1]
-        solve(tokens, owned, k, tolerance, bases[part], values[part], ranks[part])
+        solve(tokens, owned, k, tolerances[part], bases[part], values[part], ranks[part])
 
-    for_ranges(task, n, _DOCUMENTS_PER_TASK)
+    if tokens.dtype == np.float32:
+        for_ranges(task, n, _DOCUMENTS_PER_TASK)
     for i in np.flatnonzero(ranks < 0):
         x = batch.tokens[int(batch.offsets[i]) : int(batch.offsets[i + 1])].double()
         eigenvalues, vectors = torch.linalg.eigh(x.T @ x)
         order = range(batch.dim - 1, max(batch.dim - 1 - min(k, len(x)), -1), -1)
-        chosen = [j for j in order if eigenvalues[j] > tolerance * eigenvalues[-1]]
+        chosen = [j for j in order if eigenvalues[j] > tolerances[i] * eigenvalues[-1]]
         ranks[i] = len(chosen)
         bases[i, : len(chosen)] = vectors[:, chosen].T.numpy()
         values[i, : len(chosen)] = eigenvalues[chosen].numpy()
@@ -172,7 +182,9 @@ def _solve_on_cpu(batch: TokenBatch, k: int, tolerance: float) -> Solution:
     return torch.from_numpy(bases), torch.from_numpy(values).to(batch.tokens.dtype), ranks
 
 
-def solve_batched(batch: TokenBatch, k: int, tolerance: float, rows: int = 1 << 17) -> Solution:
+def solve_batched(
+    batch: TokenBatch, k: int, tolerances: NDArray[np.float64], rows: int = 1 << 17
+) -> Solution:
     """Solve with batched torch operations, for devices that want few large calls.
 
     Documents of similar length are padded to a common one and solved together, ``rows`` token
@@ -190,7 +202,8 @@ def solve_batched(batch: TokenBatch, k: int, tolerance: float, rows: int = 1 << 
         eigenvalues, vectors = torch.linalg.eigh(x @ x.mT if dual else x.mT @ x)
         n = min(k, x.shape[1], d)
         eigenvalues, vectors = eigenvalues.flip(-1)[:, :n], vectors.flip(-1)[..., :n]
-        found = (eigenvalues > tolerance * eigenvalues[:, :1]).sum(1)
+        bar = torch.as_tensor(tolerances[group]).to(eigenvalues)[:, None] * eigenvalues[:, :1]
+        found = (eigenvalues > bar).sum(1)
         w = vectors.mT
         if dual:
             # QR orthonormalises what dividing by small eigenvalues would blur, as in the CPU solver.

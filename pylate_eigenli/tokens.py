@@ -52,8 +52,9 @@ def _as_tensor(item: Any, name: str) -> Tensor:
         return item.detach()
     try:
         if isinstance(item, np.ndarray):
-            # Torch tensors cannot be read-only; the batch is copied by concatenation anyway.
-            return torch.from_numpy(item if item.flags.writeable else item.copy())
+            # Tensors can be neither read-only nor reversed; concatenation copies the batch anyway.
+            plain = item.flags.writeable and item.flags.c_contiguous
+            return torch.from_numpy(item if plain else item.copy())
         if isinstance(item, Sequence) and len(item) > 0 and isinstance(item[0], Tensor):
             return torch.stack([row.detach() for row in item])
         return torch.from_numpy(np.asarray(item, dtype=np.float32))

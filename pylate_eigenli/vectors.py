@@ -34,14 +34,11 @@ def packed_dim(d: int) -> int:
 
 
 @lru_cache(maxsize=8)
-def _layout(d: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Positions of the packed entries in the flattened matrix, diagonal first, and their scales."""
+def _positions(d: int, device: torch.device) -> Tensor:
+    """Positions of the packed entries in the flattened matrix, diagonal first."""
     i, j = torch.triu_indices(d, d, offset=1, device=device)
     diagonal = torch.arange(d, device=device)
-    positions = torch.cat([diagonal * d + diagonal, i * d + j])
-    scales = torch.full((packed_dim(d),), math.sqrt(2.0), device=device)
-    scales[:d] = 1.0
-    return positions, scales
+    return torch.cat([diagonal * d + diagonal, i * d + j])
 
 
 def pack(matrices: Tensor) -> Tensor:
@@ -63,8 +60,9 @@ def pack(matrices: Tensor) -> Tensor:
     tensor([[1.0000, 2.0000, 4.2426]])
     """
     d = matrices.shape[-1]
-    positions, scales = _layout(d, matrices.device)
-    return matrices.reshape(-1, d * d).index_select(1, positions) * scales.to(matrices.dtype)
+    packed = matrices.reshape(-1, d * d).index_select(1, _positions(d, matrices.device))
+    packed[:, d:] *= math.sqrt(2.0)
+    return packed
 
 
 def unpack(vectors: Tensor) -> Tensor:
@@ -82,11 +80,10 @@ def unpack(vectors: Tensor) -> Tensor:
     d = math.isqrt(2 * vectors.shape[-1])
     if packed_dim(d) != vectors.shape[-1]:
         raise ValueError(f"{vectors.shape[-1]} is not d (d + 1) / 2 for any dimension d")
-    positions, scales = _layout(d, vectors.device)
-    upper = vectors.new_zeros(len(vectors), d * d)
-    upper[:, positions] = vectors / scales.to(vectors.dtype)
-    upper = upper.view(-1, d, d)
-    return upper + upper.triu(1).mT
+    flat = vectors.new_zeros(len(vectors), d * d)
+    flat[:, _positions(d, vectors.device)] = vectors
+    above = flat.view(-1, d, d).triu(1) / math.sqrt(2.0)
+    return torch.diag_embed(vectors[:, :d]) + above + above.mT
 
 
 def pack_moments(batch: TokenBatch) -> Tensor:

@@ -47,20 +47,24 @@ def paper(
 ) -> None:
     """Print what the EigenLI paper reports, table by table, to compare your own results with."""
     with one_line_errors(debug):
-        from ..evaluation.paper import TABLES, load, select
+        from ..evaluation.paper import TABLES, canonical, load, select
 
-        cells = select(table=table, model=model, dataset=dataset, method=method, metric=metric, k=k)
-        if not cells:
-            raise LookupError("the paper has no such number")
+        if table is not None:
+            table = canonical("table", table)
+        cells = select(model=model, dataset=dataset, method=method, metric=metric, k=k)
         console = Console(highlight=False)
         if check:
-            _check(console, cells, as_json)
+            _check(console, cells, table, as_json)
         elif table is None and len(cells) == len(load()):
             _list_tables(console, TABLES, cells, as_json)
-        elif as_json:
-            typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
         else:
-            _print_tables(console, cells, lambda cell: Text(cell.text))
+            cells = [cell for cell in cells if table in (None, cell.table)]
+            if not cells:
+                raise LookupError("the paper has no such number")
+            if as_json:
+                typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
+            else:
+                _print_tables(console, cells, lambda cell: Text(cell.text))
 
 
 def _list_tables(
@@ -81,12 +85,16 @@ def _list_tables(
     console.print(tables)
 
 
-def _check(console: Console, cells: Iterable[Cell], as_json: bool) -> None:
+def _check(console: Console, cells: Iterable[Cell], table: str | None, as_json: bool) -> None:
     from ..evaluation import paper_audit
 
     chosen = set(cells)
     means, differences, repeats = (
-        [comparison for comparison in compare() if comparison.printed in chosen]
+        [
+            comparison
+            for comparison in compare()
+            if comparison.printed in chosen and table in (None, *_tables(comparison))
+        ]
         for compare in (paper_audit.means, paper_audit.differences, paper_audit.repeats)
     )
     everything = means + differences + repeats
@@ -107,10 +115,10 @@ def _check(console: Console, cells: Iterable[Cell], as_json: bool) -> None:
     _print_tables(console, by_cell, lambda cell: _printed_and_derived(by_cell[cell]))
     underived = sum(comparison.derived is None for comparison in means)
     console.print(
-        f"\nEach mean as printed, then as derived from other tables: {len(means) - underived}, and "
-        f"{underived} (?) of which the paper does not print what they average.\n"
-        f"Besides, {len(differences)} differences were compared with the numbers they are of, and "
-        f"{len(repeats)} numbers with their print in another table.\n"
+        "\nMeans, as printed and as derived from other tables: "
+        f"{len(means) - underived} compared; of {underived} (?) the paper prints no parts\n"
+        f"Differences beside the numbers they are of: {len(differences)} compared\n"
+        f"Numbers printed in two tables: {len(repeats)} compared\n"
         f"Disagreements that rounding cannot explain: {len(disagreements)}"
     )
     for comparison in disagreements:
@@ -181,6 +189,12 @@ def _in_words(comparison: Comparison) -> str:
         f"  {', '.join(filter(None, of))}: {cell.text} in {cell.table}, "
         f"{derived.value:.{cell.decimals}f} from {', '.join(derived.tables)}"
     )
+
+
+def _tables(comparison: Comparison) -> tuple[str, ...]:
+    """Return the tables a comparison is between."""
+    derived = comparison.derived
+    return (comparison.printed.table, *(() if derived is None else derived.tables))
 
 
 def _as_dict(comparison: Comparison) -> dict[str, Any]:

@@ -25,7 +25,7 @@ FILE_NAME = "manifest.json"
 FORMAT = "pylate-eigenli-index"
 VERSION = 1
 
-_SEGMENT_NAME = re.compile(r"segment-(\d+)\.safetensors")
+_SEGMENT_NAME = re.compile(r"segment-\d+\.safetensors")
 _DATA_NAME = re.compile(r"(?:segment-\d+(?:\.dead-\d+)?|collection-\d+)\.safetensors")
 
 T = TypeVar("T")

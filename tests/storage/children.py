@@ -212,8 +212,7 @@ def state_after(step: int) -> Contents:
     return {"meta": {"step": step}, "collection": {"sum": step}, "documents": values}
 
 
-def keep_writing(folder: Path, steps: int = sys.maxsize) -> None:
-    store = small_store(folder)
+def keep_writing(store: Store, steps: int = sys.maxsize) -> None:
     for _ in range(steps):
         step = store.snapshot.meta.get("step", -1) + 1
         with store.transaction() as tx:
@@ -227,7 +226,7 @@ def keep_writing(folder: Path, steps: int = sys.maxsize) -> None:
 
 
 def write_a_while(folder: Path) -> None:
-    keep_writing(folder, steps=100)
+    keep_writing(small_store(folder), steps=100)
 
 
 def die_at_random_moments(folder: Path) -> None:
@@ -238,7 +237,7 @@ def die_at_random_moments(folder: Path) -> None:
     for _ in range(12):
         child = os.fork()
         if child == 0:
-            keep_writing(index)
+            keep_writing(small_store(index))
         time.sleep(chance.uniform(0.02, 0.3))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -247,7 +246,7 @@ def die_at_random_moments(folder: Path) -> None:
         assert step >= last
         if step >= 0:
             assert contents(snapshot) == state_after(step)
-        keep_writing(index, steps=1)
+        keep_writing(small_store(index), steps=1)
         last = step + 1
         assert contents(small_store(index).snapshot) == state_after(last)
         assert_sound(small_store(index))

@@ -104,7 +104,7 @@ class TestReaders:
 
     def test_threads_share_a_store_with_its_writer(self, tmp_path):
         store = Store(tmp_path, segment_bytes=1500)
-        keep_writing(tmp_path, steps=1)
+        keep_writing(store, steps=1)
         done, failures = threading.Event(), []
 
         def read():
@@ -124,7 +124,7 @@ class TestReaders:
         for thread in readers:
             thread.start()
         try:
-            keep_writing(tmp_path, steps=60)
+            keep_writing(store, steps=60)
         finally:
             done.set()
             for thread in readers:

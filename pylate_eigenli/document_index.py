@@ -1,0 +1,335 @@
+"""What every index of this library shares: ids, settings, transactions, batches and subsets.
+
+A concrete index says what a batch of documents is stored as and how queries find documents.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from pylate.indexes.base import Base
+from pylate.rank import RerankResult
+from tqdm.auto import tqdm
+from typing_extensions import Self
+
+from .errors import IndexFormatError, UnknownDocumentError
+from .search import Hits
+from .storage import DocumentId, Snapshot, Store, Transaction
+from .tokens import TokenBatch, collect, split_items
+
+SettingsT = TypeVar("SettingsT", bound=Any)
+
+
+class DocumentIndex(Base, Generic[SettingsT]):
+    """A PyLate index in a folder of crash-safe files.
+
+    Parameters
+    ----------
+    index_folder
+        The folder where indexes are stored.
+    index_name
+        The name of this index, a folder inside ``index_folder``.
+    override
+        Whether to empty the index if it already exists.
+    settings
+        What the index is to be made with, by name; None for what is left to the default. An index
+        that exists keeps its own.
+    device
+        Where documents are compressed. By default where their embeddings are.
+    show_progress
+        Whether to show a progress bar while documents are added.
+    """
+
+    is_end_to_end_index = True
+    kind: ClassVar[str]
+    settings_type: type[SettingsT]
+
+    def __init__(
+        self,
+        index_folder: str,
+        index_name: str,
+        override: bool,
+        settings: Mapping[str, Any],
+        device: str | None,
+        show_progress: bool,
+    ) -> None:
+        self._wanted = {name: value for name, value in settings.items() if value is not None}
+        self.settings_type(**self._wanted)  # refuses bad values before anything is touched
+        self.index_folder = index_folder
+        self.index_name = index_name
+        self.device = device
+        self.show_progress = show_progress
+        self._store: Store | None = Store(Path(index_folder) / index_name)
+        if override:
+            with self._store.transaction(override=True):
+                pass
+        self._settings_of(self._snapshot)
+
+    # --- what a concrete index adds -----------------------------------------------------------
+
+    @abstractmethod
+    def _append(self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch) -> None:
+        """Compress a batch of documents and append it."""
+
+    @abstractmethod
+    def _find(
+        self,
+        snapshot: Snapshot,
+        queries: TokenBatch,
+        k: int,
+        allowed: Sequence[NDArray[np.int64] | None] | None,
+    ) -> Iterable[Hits]:
+        """Return the best documents of every query, of those allowed."""
+
+    def _finish(self, transaction: Transaction) -> None:
+        """Complete a change of the documents before it is committed."""
+
+    # --- settings and state -------------------------------------------------------------------
+
+    @property
+    def _open_store(self) -> Store:
+        if self._store is None:
+            raise ValueError(f"the index {self.index_name!r} is closed")
+        return self._store
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        return self._open_store.snapshot
+
+    def _settings_of(self, snapshot: Snapshot) -> tuple[SettingsT, int | None]:
+        """Return the settings and dimension of a state; those asked for if it has none yet."""
+        meta = snapshot.meta
+        if not meta:
+            return self.settings_type(**self._wanted), None
+        where = Path(self.index_folder) / self.index_name
+        if meta.get("kind") != self.kind:
+            raise IndexFormatError(
+                f"{where} holds an index of kind {meta.get('kind')!r}, not {self.kind!r}"
+            )
+        try:
+            settings, dim = self.settings_type(**meta["settings"]), int(meta["dim"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise IndexFormatError(f"the settings of {where} cannot be read: {error}") from error
+        for name, value in self._wanted.items():
+            if getattr(settings, name) != value:
+                raise ValueError(
+                    f"{where} was made with {name}={getattr(settings, name)!r}, not {value!r}; "
+                    f"leave {name} out to use it as it is, or pass override=True to start again"
+                )
+        return settings, dim
+
+    @property
+    def settings(self) -> SettingsT:
+        """What the index is made with."""
+        return self._settings_of(self._snapshot)[0]
+
+    @property
+    def dim(self) -> int | None:
+        """Dimension of the token vectors, None before the first document."""
+        return self._settings_of(self._snapshot)[1]
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __contains__(self, document_id: object) -> bool:
+        return document_id in self._snapshot
+
+    def refresh(self) -> bool:
+        """Move on to what other processes have committed since; return whether anything changed."""
+        return self._open_store.refresh()
+
+    def compact(self) -> Self:
+        """Give the space of removed and replaced documents back to the disk."""
+        self._open_store.compact()
+        return self
+
+    def close(self) -> None:
+        """Let go of the files and of the memory used for searching."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- changing -----------------------------------------------------------------------------
+
+    # PyLate's own indexes return themselves too, whatever their base class says.
+    def add_documents(  # type: ignore[override]
+        self,
+        documents_ids: DocumentId | Iterable[DocumentId],
+        documents_embeddings: Any,
+        batch_size: int = 1024,
+    ) -> Self:
+        """Add documents; one whose id is already there is replaced.
+
+        All of them become part of the index at once, when the last one is in: an error, or a
+        process that is killed, leaves the index as it was.
+
+        Parameters
+        ----------
+        documents_ids
+            An id per document, strings or integers. Any iterable, also a generator.
+        documents_embeddings
+            The token embeddings of each document: an iterable (also a generator) of (tokens, d)
+            arrays, tensors or nested lists, or a zero-padded 3-D batch.
+        batch_size
+            Number of documents that are compressed at a time.
+        """
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        ids = [documents_ids] if isinstance(documents_ids, (str, int)) else documents_ids
+        embeddings = split_items(documents_embeddings)
+        total = _common_length(ids, embeddings)
+        with (
+            self._open_store.transaction() as transaction,
+            tqdm(
+                total=total,
+                desc="Adding documents",
+                unit="doc",
+                disable=not self.show_progress,
+            ) as progress,
+        ):
+            settings, dim = self._settings_of(transaction.base)
+            pairs = _pairs(iter(ids), iter(embeddings))
+            added = 0
+            while batch := list(islice(pairs, batch_size)):
+                batch_ids = [document_id for document_id, _ in batch]
+                tokens = collect(
+                    [tokens for _, tokens in batch],
+                    dim=dim,
+                    device=self.device,
+                    names=[f"document {document_id!r}" for document_id in batch_ids],
+                )
+                dim = tokens.dim
+                transaction.meta.update(kind=self.kind, settings=asdict(settings), dim=dim)
+                self._append(transaction, batch_ids, tokens)
+                added += len(batch)
+                progress.update(len(batch))
+            if not added:
+                raise ValueError("no documents were given")
+            self._finish(transaction)
+        return self
+
+    def update_documents(
+        self, documents_ids: DocumentId | Iterable[DocumentId], documents_embeddings: Any
+    ) -> Self:
+        """Replace documents; ids that are not there yet are added, as PyLate's PLAID does."""
+        return self.add_documents(documents_ids, documents_embeddings)
+
+    def remove_documents(  # type: ignore[override]
+        self, documents_ids: DocumentId | Iterable[DocumentId]
+    ) -> Self:
+        """Remove documents. An id that the index does not hold is an error and removes nothing."""
+        ids = [documents_ids] if isinstance(documents_ids, (str, int)) else list(documents_ids)
+        with self._open_store.transaction() as transaction:
+            self._settings_of(transaction.base)
+            transaction.remove(ids)
+            self._finish(transaction)
+        return self
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        queries_embeddings: Any,
+        k: int = 10,
+        subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None = None,
+    ) -> list[list[RerankResult]]:
+        """Find the documents with the highest scores.
+
+        Parameters
+        ----------
+        queries_embeddings
+            A list of (tokens, d) arrays, tensors or nested lists, a zero-padded 3-D batch, or one
+            2-D array for a single query.
+        k
+            Number of documents to return per query; fewer if there are not as many.
+        subset
+            Ids to restrict the search to: one list for all queries or one list per query. Ids
+            that the index does not hold are ignored.
+
+        Returns
+        -------
+        For each query a list of results with ``id`` and ``score``, best first; of equal ones the
+        one added first.
+        """
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise ValueError(f"k must be a positive integer, got {k!r}")
+        snapshot = self._snapshot
+        _, dim = self._settings_of(snapshot)
+        queries = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+        allowed = _allowed_rows(snapshot, subset, len(queries))
+        return [
+            [
+                RerankResult(id=document_id, score=score)
+                for document_id, score in zip(snapshot.ids_of(rows), scores.tolist(), strict=True)
+            ]
+            for rows, scores in self._find(snapshot, queries, int(k), allowed)
+        ]
+
+    @staticmethod
+    def _rows_of(snapshot: Snapshot, ids: Sequence[DocumentId]) -> NDArray[np.int64]:
+        """Return the global rows of documents that must be there."""
+        rows = snapshot.locate(ids)
+        if (rows < 0).any():
+            unknown = ids[int(np.argmin(rows))]
+            raise UnknownDocumentError(f"no document {unknown!r} in the index")
+        return rows
+
+
+def _common_length(ids: Iterable[Any], embeddings: Iterable[Any]) -> int | None:
+    """Return the number of documents where it can be known; refuse two that differ."""
+    lengths = [len(x) if isinstance(x, Sized) else None for x in (ids, embeddings)]
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise ValueError(f"{lengths[0]} documents_ids for {lengths[1]} documents_embeddings")
+    return next((length for length in lengths if length is not None), None)
+
+
+def _pairs(
+    ids: Iterator[DocumentId], embeddings: Iterator[Any]
+) -> Iterator[tuple[DocumentId, Any]]:
+    """Pair ids with embeddings; refuse a different number of both, also of generators."""
+    missing = object()
+    for document_id in ids:
+        tokens = next(embeddings, missing)
+        if tokens is missing:
+            raise ValueError(f"document {document_id!r} has an id but no embeddings")
+        yield document_id, tokens
+    if next(embeddings, missing) is not missing:
+        raise ValueError("there are more documents_embeddings than documents_ids")
+
+
+def _allowed_rows(
+    snapshot: Snapshot,
+    subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None,
+    n_queries: int,
+) -> list[NDArray[np.int64] | None] | None:
+    """Translate a subset to sorted global rows per query."""
+    if subset is None:
+        return None
+    per_query = len(subset) > 0 and not isinstance(subset[0], (str, int, np.integer))
+    if per_query and len(subset) != n_queries:
+        raise ValueError(f"subset has {len(subset)} lists for {n_queries} queries")
+    groups: Any = subset if per_query else [subset]
+    rows: list[NDArray[np.int64] | None] = []
+    for ids in groups:
+        located = snapshot.locate(ids)
+        rows.append(np.unique(located[located >= 0]))
+    return rows if per_query else rows * n_queries
