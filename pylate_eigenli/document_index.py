@@ -6,12 +6,12 @@ A concrete index says what a batch of documents is stored as and how queries fin
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,16 @@ from pylate.rank import RerankResult
 from tqdm.auto import tqdm
 from typing_extensions import Self
 
+from .codec import decode_documents
 from .errors import IndexFormatError, UnknownDocumentError
 from .search import Hits
 from .storage import DocumentId, Snapshot, Store, Transaction
 from .tokens import TokenBatch, collect, split_items
 
 SettingsT = TypeVar("SettingsT", bound=Any)
+# For each query the sorted global rows to choose from, or None for all; None if that holds for all.
+Allowed: TypeAlias = Sequence[NDArray[np.int64] | None] | None
+Find: TypeAlias = Callable[[Snapshot, TokenBatch, int, Allowed], Iterable[Hits]]
 
 
 class DocumentIndex(Base, Generic[SettingsT]):
@@ -85,12 +89,12 @@ class DocumentIndex(Base, Generic[SettingsT]):
         snapshot: Snapshot,
         queries: TokenBatch,
         k: int,
-        allowed: Sequence[NDArray[np.int64] | None] | None,
+        allowed: Allowed,
     ) -> Iterable[Hits]:
         """Return the best documents of every query, of those allowed."""
 
-    def _finish(self, transaction: Transaction) -> None:
-        """Complete a change of the documents before it is committed."""
+    def _changed(self) -> None:
+        """React to a change of the documents that has just been committed."""
 
     # --- settings and state -------------------------------------------------------------------
 
@@ -224,7 +228,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
                 progress.update(len(batch))
             if not added:
                 raise ValueError("no documents were given")
-            self._finish(transaction)
+        self._changed()
         return self
 
     def update_documents(
@@ -241,7 +245,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
         with self._open_store.transaction() as transaction:
             self._settings_of(transaction.base)
             transaction.remove(ids)
-            self._finish(transaction)
+        self._changed()
         return self
 
     # --- reading ------------------------------------------------------------------------------
@@ -270,6 +274,16 @@ class DocumentIndex(Base, Generic[SettingsT]):
         For each query a list of results with ``id`` and ``score``, best first; of equal ones the
         one added first.
         """
+        return self._answer(self._find, queries_embeddings, k, subset)
+
+    def _answer(
+        self,
+        find: Find,
+        queries_embeddings: Any,
+        k: int,
+        subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None,
+    ) -> list[list[RerankResult]]:
+        """Check and translate a search, let ``find`` do it, and translate its hits back."""
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}")
         snapshot = self._snapshot
@@ -281,17 +295,29 @@ class DocumentIndex(Base, Generic[SettingsT]):
                 RerankResult(id=document_id, score=score)
                 for document_id, score in zip(snapshot.ids_of(rows), scores.tolist(), strict=True)
             ]
-            for rows, scores in self._find(snapshot, queries, int(k), allowed)
+            for rows, scores in find(snapshot, queries, int(k), allowed)
         ]
 
-    @staticmethod
-    def _rows_of(snapshot: Snapshot, ids: Sequence[DocumentId]) -> NDArray[np.int64]:
-        """Return the global rows of documents that must be there."""
-        rows = snapshot.locate(ids)
-        if (rows < 0).any():
-            unknown = ids[int(np.argmin(rows))]
-            raise UnknownDocumentError(f"no document {unknown!r} in the index")
-        return rows
+    def _rows_by_id(
+        self, column: str, documents_ids: Sequence[Sequence[DocumentId]]
+    ) -> list[list[NDArray[np.float32]]]:
+        """Return the rows of a ragged column, in the structure of the ids."""
+        if any(isinstance(ids, (str, int)) for ids in documents_ids):
+            raise TypeError("documents_ids must be a list of lists of ids")
+        snapshot = self._snapshot
+        result = []
+        for ids in documents_ids:
+            rows = snapshot.locate(ids)
+            if (rows < 0).any():
+                unknown = ids[int(np.argmin(rows))]
+                raise UnknownDocumentError(f"no document {unknown!r} in the index")
+            matrices: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(ids)
+            for segment, local, positions in snapshot.by_segment(rows):
+                decoded = decode_documents(segment, column, local)
+                for position, matrix in zip(positions, decoded, strict=True):
+                    matrices[position] = matrix
+            result.append(matrices)
+        return result
 
 
 def _common_length(ids: Iterable[Any], embeddings: Iterable[Any]) -> int | None:

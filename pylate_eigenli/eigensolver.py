@@ -33,8 +33,10 @@ _jit = njit(
     fastmath={"reassoc", "contract", "nsz", "arcp"},
 )
 
+_LANES = 8  # loops over whole vectors of this many floats have no remainder to do one by one
 _BISECTIONS = 22  # interval of 2**-22 of the spectrum's width: past float32's own noise
-_REFINEMENTS = 2  # Rayleigh quotient corrections converge cubically from there
+_REFINEMENTS = 2  # Rayleigh quotient corrections converge cubically from there ...
+_SETTLED = 1e-12  # ... and one below this share of the largest value is not worth another round
 _ORTHOGONALITY = 1e-6  # largest inner product accepted between two computed unit eigenvectors
 
 
@@ -60,13 +62,16 @@ def _subtract(row: Any, scale: Any, x: Any) -> None:
 def _update_and_multiply(a: Any, begin: int, n: int, v: Any, w: Any, other: Any, out: Any) -> None:
     """Subtract v w' + w v' from a[begin:n, begin:n]; write its product with other to out.
 
-    Two rows at a time, so that v, w and other are loaded once for both.
+    Two rows at a time, so that v, w and other are loaded once for both. Rows are entered at a
+    whole number of vector lanes: other is zero before ``begin``, and what happens to the columns
+    there no longer matters.
     """
     zero = a.dtype.type(0)
-    x, y, z = v[begin:n], w[begin:n], other[begin:n]
+    start = begin // _LANES * _LANES
+    x, y, z = v[start:n], w[start:n], other[start:n]
     even = begin + (n - begin) // 2 * 2
     for i in range(begin, even, 2):
-        row, next_row = a[i, begin:n], a[i + 1, begin:n]
+        row, next_row = a[i, start:n], a[i + 1, start:n]
         v0, w0, v1, w1 = v[i], w[i], v[i + 1], w[i + 1]
         sum0, sum1 = zero, zero
         for c in range(x.shape[0]):
@@ -79,10 +84,31 @@ def _update_and_multiply(a: Any, begin: int, n: int, v: Any, w: Any, other: Any,
         out[i] = sum0
         out[i + 1] = sum1
     for i in range(even, n):
-        row = a[i, begin:n]
+        row = a[i, start:n]
         _subtract(row, v[i], y)
         _subtract(row, w[i], x)
         out[i] = _dot(row, z)
+
+
+@_jit
+def _add_eight(x: Any, t: int, out: Any) -> None:
+    """Add the lower triangles of the outer products of the tokens x[t : t + 8] to out.
+
+    Eight at a time, so that a row of the result is loaded and stored once for all of them.
+    """
+    d = x.shape[1]
+    x0, x1, x2, x3 = x[t], x[t + 1], x[t + 2], x[t + 3]
+    x4, x5, x6, x7 = x[t + 4], x[t + 5], x[t + 6], x[t + 7]
+    for i in range(d):
+        row = out[i, : min(d, (i // _LANES + 1) * _LANES)]
+        a0, a1, a2, a3, a4, a5, a6, a7 = x0[i], x1[i], x2[i], x3[i], x4[i], x5[i], x6[i], x7[i]
+        for j in range(row.shape[0]):
+            row[j] += (
+                (a0 * x0[j] + a1 * x1[j])
+                + (a2 * x2[j] + a3 * x3[j])
+                + (a4 * x4[j] + a5 * x5[j])
+                + (a6 * x6[j] + a7 * x7[j])
+            )
 
 
 @_jit
@@ -92,22 +118,11 @@ def _second_moment(x: Any, out: Any) -> None:
     out[:d, :d] = 0
     whole = m - m % 8
     for t in range(0, whole, 8):
-        # Eight tokens at a time: a row of the result is loaded and stored once for all of them.
-        x0, x1, x2, x3 = x[t], x[t + 1], x[t + 2], x[t + 3]
-        x4, x5, x6, x7 = x[t + 4], x[t + 5], x[t + 6], x[t + 7]
-        for i in range(d):
-            row = out[i]
-            a0, a1, a2, a3, a4, a5, a6, a7 = x0[i], x1[i], x2[i], x3[i], x4[i], x5[i], x6[i], x7[i]
-            for j in range(i + 1):
-                row[j] += (
-                    (a0 * x0[j] + a1 * x1[j])
-                    + (a2 * x2[j] + a3 * x3[j])
-                    + (a4 * x4[j] + a5 * x5[j])
-                    + (a6 * x6[j] + a7 * x7[j])
-                )
-    for t in range(whole, m):
-        for i in range(d):
-            _subtract(out[i, : i + 1], -x[t, i], x[t])
+        _add_eight(x, t, out)
+    if whole < m:
+        rest = np.zeros((8, d), x.dtype)
+        rest[: m - whole] = x[whole:]
+        _add_eight(rest, 0, out)
     for i in range(d):
         for j in range(i):
             out[j, i] = out[i, j]
@@ -135,6 +150,8 @@ def _tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) -
             tau[j] = (beta - alpha) / beta
             off[j] = beta
             scale = 1 / (alpha - beta)
+        v[j, : j + 1] = 0
+        w[j] = 0
         v[j, j + 1] = 1
         for c in range(j + 2, n):
             v[j, c] = a[j, c] * scale
@@ -198,6 +215,7 @@ def _eigenvectors(
     best = np.empty(k, np.float64)
     at = np.zeros(k, np.int64)
     tiny = 1e-300
+    norms = np.empty(k, np.float64)
     for sweep in range(_REFINEMENTS + 1):
         # UDU' from the end: up[i] are its pivots, backward[i] its multipliers ...
         for r in range(k):
@@ -222,6 +240,7 @@ def _eigenvectors(
                 closer = abs(gamma) < abs(best[r])
                 best[r] = gamma if closer else best[r]
                 at[r] = i + 1 if closer else at[r]
+        correction = 0.0
         for r in range(k):
             meeting = at[r]
             z[r, meeting] = 1.0
@@ -232,12 +251,16 @@ def _eigenvectors(
             for i in range(meeting + 1, n):
                 z[r, i] = -backward[i - 1, r] * z[r, i - 1]
                 norm += z[r, i] * z[r, i]
-            if sweep < _REFINEMENTS:
-                values[r] += best[r] / norm
-            else:
-                scale = 1.0 / math.sqrt(norm)
-                for i in range(n):
-                    z[r, i] *= scale
+            norms[r] = norm
+            correction = max(correction, abs(best[r] / norm))
+        if sweep == _REFINEMENTS or correction <= _SETTLED * abs(values[0]):
+            break
+        for r in range(k):
+            values[r] += best[r] / norms[r]
+    for r in range(k):
+        scale = 1.0 / math.sqrt(norms[r])
+        for i in range(n):
+            z[r, i] *= scale
 
 
 @_jit

@@ -1,4 +1,4 @@
-"""Scores by the definition, for chosen documents, straight from their stored bases.
+"""Scores by the definition, for chosen documents, straight from their stored rows.
 
 Every document is scored by the same sequence of operations wherever it is and whatever is scored
 beside it, so equal documents get equal scores to the last bit.
@@ -13,6 +13,7 @@ from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
+from .codec import scale_of
 from .parallel import for_ranges
 from .storage import Segment
 
@@ -75,10 +76,43 @@ def _score(
         out[n] = (1 - floor) * caught + floor * mass
 
 
+@_jit
+def _maxsim(rows: Any, scales: Any, offsets: Any, documents: Any, tokens: Any, out: Any) -> None:
+    """Write sum_i max_j <q_i, d_j> of the documents to out."""
+    d = rows.shape[1]
+    bits = np.empty(d, np.uint32)
+    row = bits.view(np.float32)
+    best = np.empty(tokens.shape[0], np.float32)
+    for n in range(documents.shape[0]):
+        document = documents[n]
+        best[:] = -np.inf
+        for r in range(offsets[document], offsets[document + 1]):
+            _decode(rows[r], scales[r] if scales.shape[0] > 0 else np.float32(1), bits, row)
+            for t in range(tokens.shape[0]):
+                token = tokens[t]
+                dot = np.float32(0)
+                for i in range(d):
+                    dot += row[i] * token[i]
+                best[t] = max(best[t], dot)
+        total = 0.0
+        for t in range(tokens.shape[0]):
+            total += np.float64(best[t])
+        out[n] = total
+
+
+def _rows(segment: Segment, name: str) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Return the stored rows of a segment, as compiled code can read them, and their scales."""
+    rows = segment.column(name)
+    if rows.dtype == np.float16:
+        rows = rows.view(np.uint16)  # compiled code knows no halves
+    scales = scale_of(name)
+    return rows, segment.column(scales) if segment.has(scales) else _NO_SCALES
+
+
 def exact_scores(
     segment: Segment, documents: NDArray[np.int64], tokens: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """Score documents of a segment, with columns as :mod:`pylate_eigenli.codec` writes them.
+    """Score documents of a segment by EigenLI, from its columns ``basis`` and ``floor``.
 
     Parameters
     ----------
@@ -93,17 +127,33 @@ def exact_scores(
     -------
     Shape: (n,), float32.
     """
-    basis = segment.column("basis")
-    if basis.dtype == np.float16:
-        basis = basis.view(np.uint16)  # compiled code knows no halves
-    scales = segment.column("scale") if segment.has("scale") else _NO_SCALES
+    rows, scales = _rows(segment, "basis")
     floors = segment.column("floor")
     offsets = segment.offsets
     out = np.empty(len(documents), np.float32)
 
     def task(begin: int, end: int) -> None:
         chosen = slice(begin, end)
-        _score(basis, scales, offsets, floors, documents[chosen], tokens, out[chosen])
+        _score(rows, scales, offsets, floors, documents[chosen], tokens, out[chosen])
+
+    for_ranges(task, len(documents), _DOCUMENTS_PER_TASK)
+    return out
+
+
+def maxsim_scores(
+    segment: Segment, documents: NDArray[np.int64], tokens: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """Score documents of a segment by MaxSim, from its column ``token``.
+
+    Parameters and result are those of :func:`exact_scores`.
+    """
+    rows, scales = _rows(segment, "token")
+    offsets = segment.offsets
+    out = np.empty(len(documents), np.float32)
+
+    def task(begin: int, end: int) -> None:
+        chosen = slice(begin, end)
+        _maxsim(rows, scales, offsets, documents[chosen], tokens, out[chosen])
 
     for_ranges(task, len(documents), _DOCUMENTS_PER_TASK)
     return out

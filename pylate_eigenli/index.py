@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from .codec import DTYPES, BasisDtype, decode_documents, encode
-from .document_index import DocumentIndex
+from .codec import DTYPES, RowDtype, encode
+from .document_index import Allowed, DocumentIndex
 from .search import ExactSearch, Hits
 from .storage import DocumentId, Snapshot, Transaction
 from .subspace import ShortDocuments, check_k, check_short_documents, subspaces_of
@@ -25,7 +24,7 @@ class Settings:
     """What an index is made with; kept in its manifest and fixed from the first document on."""
 
     k: int = 32
-    dtype: BasisDtype = "float16"
+    dtype: RowDtype = "float16"
     short_documents: ShortDocuments = "fill"
 
     def __post_init__(self) -> None:
@@ -120,7 +119,7 @@ class EigenLIIndex(DocumentIndex[Settings]):
         index_name: str = "eigenli",
         override: bool = False,
         k: int | None = None,
-        dtype: BasisDtype | None = None,
+        dtype: RowDtype | None = None,
         short_documents: ShortDocuments | None = None,
         device: str | None = None,
         show_progress: bool = True,
@@ -135,15 +134,19 @@ class EigenLIIndex(DocumentIndex[Settings]):
     def _append(self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch) -> None:
         settings = self.settings_type(**transaction.meta["settings"])
         subspaces = subspaces_of(tokens, settings.k, settings.short_documents)
-        documents, rows = encode(subspaces, settings.dtype)
-        transaction.append(ids, documents=documents, rows=rows, lengths=subspaces.ranks)
+        transaction.append(
+            ids,
+            documents={"floor": subspaces.floors.float().cpu().numpy()},
+            rows=encode("basis", subspaces.bases, settings.dtype),
+            lengths=subspaces.ranks,
+        )
 
     def _find(
         self,
         snapshot: Snapshot,
         queries: TokenBatch,
         k: int,
-        allowed: Sequence[NDArray[np.int64] | None] | None,
+        allowed: Allowed,
     ) -> Iterable[Hits]:
         return self._search.search(snapshot, queries, k, allowed)
 
@@ -181,16 +184,4 @@ class EigenLIIndex(DocumentIndex[Settings]):
         -------
         For each id its orthonormal basis. Shape: (rank, d), float32.
         """
-        if any(isinstance(ids, (str, int)) for ids in documents_ids):
-            raise TypeError("documents_ids must be a list of lists of ids")
-        snapshot = self._snapshot
-        result = []
-        for ids in documents_ids:
-            bases: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(ids)
-            for segment, local, positions in snapshot.by_segment(self._rows_of(snapshot, ids)):
-                matrices, ranks = decode_documents(segment, local)
-                parts = torch.split(matrices, ranks.tolist())
-                for position, basis in zip(positions, parts, strict=True):
-                    bases[position] = basis.numpy()
-            result.append(bases)
-        return result
+        return self._rows_by_id("basis", documents_ids)

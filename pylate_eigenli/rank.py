@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from pylate.rank import RerankResult
 
-from .subspace import ShortDocuments, compress
+from .subspace import ShortDocuments, subspaces_of
 from .tokens import collect
 
 
@@ -65,7 +65,9 @@ def rerank(
         if not len(ids):
             results.append([])
             continue
-        subspaces = compress(documents, k, short_documents=short_documents, device=query.device)
+        names = [f"document {document_id!r}" for document_id in ids]
+        tokens = collect(documents, dim=queries.dim, device=query.device, names=names)
+        subspaces = subspaces_of(tokens, k, short_documents)
         caught = ((subspaces.bases @ query.mT) ** 2).sum(1)
         owner = torch.repeat_interleave(torch.from_numpy(subspaces.ranks)).to(caught.device)
         scores = torch.zeros_like(subspaces.floors).index_add_(0, owner, caught)

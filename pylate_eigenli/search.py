@@ -73,7 +73,7 @@ class ExactSearch:
         Parameters
         ----------
         snapshot
-            The documents, with columns as :mod:`pylate_eigenli.codec` writes them.
+            The documents, with columns ``basis`` (per row) and ``floor``.
         queries
             Token vectors on the CPU.
         k
@@ -135,7 +135,7 @@ class ExactSearch:
             if used + segment.n_documents * Panel.nbytes_per_document(dim) > self.memory_limit:
                 return None
             self._panels[key] = Panel(
-                decode_range(segment, 0, segment.n_documents),
+                decode_range(segment, "basis", 0, segment.n_documents),
                 segment.offsets,
                 segment.column("floor"),
             )
@@ -162,7 +162,7 @@ class ExactSearch:
         step = max(1, _BLOCK_BYTES // (4 * d * (int(ranks.max(initial=1)) if directly else d)))
         for begin in range(0, segment.n_documents, step):
             end = min(begin + step, segment.n_documents)
-            rows = decode_range(segment, begin, end).to(self.device)
+            rows = decode_range(segment, "basis", begin, end).to(self.device)
             floor = floors[begin:end]
             if directly:
                 caught = rows.new_zeros(len(rows), len(queries)).index_add_(

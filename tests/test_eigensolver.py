@@ -105,4 +105,4 @@ class TestOrient:
         (a,), _, (rank,) = run([document.tokens], k=1)
         (b,), _, _ = run([-document.tokens], k=1)
         if rank == 1:
-            assert a.tobytes() == b.tobytes()
+            np.testing.assert_array_equal(a, b)

@@ -50,11 +50,11 @@ def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.floa
         )
     query_tokens, document_tokens = queries.tokens.cpu(), documents.tokens.cpu()
     scores = np.empty((len(queries), len(documents)), np.float32)
-    for first, last in _ranges(queries.offsets, _QUERY_TOKENS):
+    for first, last in row_ranges(queries.offsets, _QUERY_TOKENS):
         bounds = queries.offsets[first : last + 1]
         q = query_tokens[int(bounds[0]) : int(bounds[-1])].float()
         query_starts = bounds[:-1] - bounds[0]
-        for begin, end in _ranges(documents.offsets, _DOCUMENT_TOKENS):
+        for begin, end in row_ranges(documents.offsets, _DOCUMENT_TOKENS):
             bounds = documents.offsets[begin : end + 1]
             d = document_tokens[int(bounds[0]) : int(bounds[-1])].float()
             best = np.maximum.reduceat((q @ d.mT).numpy(), bounds[:-1] - bounds[0], axis=1)
@@ -143,8 +143,14 @@ def maxsim_top_k(
     return hits
 
 
-def _ranges(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:
-    """Cut items into consecutive ranges of at most ``rows`` rows, but at least one item."""
+def row_ranges(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:
+    """Cut items into consecutive ranges of at most ``rows`` rows, but at least one item.
+
+    Examples
+    --------
+    >>> list(row_ranges(np.array([0, 3, 5, 9, 19, 20]), 6))
+    [(0, 2), (2, 3), (3, 4), (4, 5)]
+    """
     begin, n = 0, len(offsets) - 1
     while begin < n:
         fitting = int(np.searchsorted(offsets, offsets[begin] + rows, side="right")) - 1

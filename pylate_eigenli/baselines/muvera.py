@@ -30,8 +30,9 @@ from numba import njit
 from numpy.typing import NDArray
 
 from ..tokens import TokenBatch
+from .maxsim import row_ranges
 
-_ITEMS_AT_ONCE = 64  # their products with the random matrices take a few MB
+_TOKENS_AT_ONCE = 4096  # their products with the random matrices take some 15 MB
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,7 @@ class Muvera:
         rows = batch.tokens.cpu().numpy()
         shape = (len(batch), self.repetitions, (1 << self.hyperplanes), self.projection_dim)
         out = np.zeros(shape, np.float32)
-        for begin in range(0, len(batch), _ITEMS_AT_ONCE):
-            end = min(begin + _ITEMS_AT_ONCE, len(batch))
+        for begin, end in row_ranges(batch.offsets, _TOKENS_AT_ONCE):
             bounds = batch.offsets[begin : end + 1]
             # In double precision, so that a token is practically never put on different sides of a
             # hyperplane for the sake of what it is multiplied together with.
@@ -117,11 +117,10 @@ class Muvera:
             if self.centered:
                 means = np.add.reduceat(tokens, bounds[:-1], axis=0) / np.diff(bounds)[:, None]
                 tokens -= np.repeat(means, np.diff(bounds), axis=0)
-            sides = (tokens @ hyperplanes > 0).reshape(len(tokens), self.repetitions, -1)
-            codes = sides @ (1 << np.arange(self.hyperplanes))
-            projected = tokens.astype(np.float32) @ projections
-            projected = projected.reshape(len(tokens), self.repetitions, -1)
-            _gather(codes, projected, bounds, as_documents, out[begin:end])
+            by_repetition = (len(tokens), self.repetitions, -1)
+            sides = (tokens @ hyperplanes).reshape(by_repetition)
+            projected = (tokens.astype(np.float32) @ projections).reshape(by_repetition)
+            _gather(sides, projected, bounds, as_documents, out[begin:end])
         return out.reshape(len(batch), self.dim)
 
 
@@ -145,13 +144,14 @@ def _random_matrices(settings: Muvera, dim: int) -> tuple[NDArray[np.float64], N
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _gather(codes: Any, projected: Any, offsets: Any, as_documents: bool, out: Any) -> None:
+def _gather(sides: Any, projected: Any, offsets: Any, as_documents: bool, out: Any) -> None:
     """Add up the tokens of every item, repetition and partition; finish documents.
 
     Parameters
     ----------
-    codes
-        Partition of each token. Shape: (tokens, repetitions), int64.
+    sides
+        Inner products with the normals: their signs are the bits of a token's partition.
+        Shape: (tokens, repetitions, hyperplanes), float64.
     projected
         Shape: (tokens, repetitions, p), float32.
     offsets
@@ -170,9 +170,13 @@ def _gather(codes: Any, projected: Any, offsets: Any, as_documents: bool, out: A
     for item in range(out.shape[0]):
         for repetition in range(repetitions):
             encoded = out[item, repetition]
-            counts[:] = 0
+            for code in range(partitions):
+                counts[code] = 0
             for token in range(offsets[item], offsets[item + 1]):
-                code = codes[token, repetition]
+                code = 0
+                for i in range(sides.shape[2]):
+                    if sides[token, repetition, i] > 0:
+                        code |= 1 << i
                 if counts[code] == 0:
                     earliest[code] = token
                 counts[code] += 1
@@ -193,4 +197,5 @@ def _gather(codes: Any, projected: Any, offsets: Any, as_documents: bool, out: A
                             differing == distance and earliest[other] < nearest
                         ):
                             nearest, distance = earliest[other], differing
-                encoded[code] = projected[nearest, repetition]
+                for i in range(p):
+                    encoded[code, i] = projected[nearest, repetition, i]

@@ -9,7 +9,7 @@ PyLate pools by Ward linkage too (``ColBERT.pool_embeddings_hierarchical``), wit
 - It is given a factor f and makes ``tokens // f`` clusters, here a budget k is given.
 - It leaves the first tokens of a document (by default one) out and keeps them, here all are pooled.
 - It hands 1 - cosine to the linkage as the distance. For unit vectors that is half of the *squared*
-  Euclidean distance, so its clusters do not minimise the variance as Ward's do.
+  Euclidean distance, so its merges are not those that increase the variance least.
 - Its cluster means are not normalised, which makes loose clusters lose against tight ones.
 
 The two coincide, up to the normalisation, when no token is protected, f = tokens / k, and the

@@ -6,6 +6,7 @@ budget), ``muvera`` and ``muvera-centered``. To add one, enter it in ``FIXED`` o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
-from ..subspace import ShortDocuments, Subspaces, check_k, subspaces_of
+from ..subspace import ShortDocuments, Subspaces, subspaces_of
 from ..tokens import TokenBatch
 from ..vectors import pack_moments, pack_subspaces
 
@@ -212,9 +213,8 @@ def method(name: str) -> Method[Any, Any]:
     """
     if name in FIXED:
         return FIXED[name](name)
-    family, _, budget = name.rpartition("-")
-    if family in BUDGETED and budget.isdecimal():
-        check_k(int(budget), None)
-        return BUDGETED[family](name, int(budget))
+    budgeted = re.fullmatch(r"(.+)-([1-9][0-9]*)", name)
+    if budgeted and budgeted[1] in BUDGETED:
+        return BUDGETED[budgeted[1]](name, int(budgeted[2]))
     *known, last = [*FIXED, *(f"{family}-<k>" for family in BUDGETED)]
     raise ValueError(f"unknown method {name!r}: expected {', '.join(known)} or {last}")

@@ -1,0 +1,491 @@
+"""EigenLISVIndex: a PyLate index of one vector per document, scanned or served by an ANN library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pylate.rank import RerankResult
+
+from . import backends, codec, vector_column
+from .document_index import Allowed, DocumentIndex
+from .exact import exact_scores, maxsim_scores
+from .projection import SVProjection
+from .search import Hits
+from .storage import DocumentId, Segment, Snapshot, Transaction
+from .subspace import ShortDocuments, Subspaces, check_k, check_short_documents, subspaces_of
+from .tokens import TokenBatch, collect
+from .vector_column import VectorDtype
+from .vectors import pack_moments, pack_subspaces, packed_dim
+
+Rerank = Literal["none", "eigenli", "maxsim"]
+KeepTokens = Literal["none", "float16", "int8"]
+TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
+
+# Documents not yet known to the ANN structure are scanned; so many of them are worth its growth.
+_PENDING_DOCUMENTS = 1000
+_PENDING_SHARE = 0.1
+_MAX_DEAD_SHARE = 0.3
+_VECTORS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class SVSettings:
+    """What an index is made with; kept in its manifest and fixed from the first document on."""
+
+    k: int = 32
+    dtype: VectorDtype = "int8"
+    short_documents: ShortDocuments = "fill"
+    keep_tokens: KeepTokens = "none"
+    keep_bases: bool = False
+    projection: int | None = None
+    backend: str = "exact"
+    backend_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_k(self.k, None)
+        check_short_documents(self.short_documents)
+        for name, value, choices in (
+            ("dtype", self.dtype, vector_column.DTYPES),
+            ("keep_tokens", self.keep_tokens, get_args(KeepTokens)),
+            ("backend", self.backend, ("exact", *backends.NAMES)),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+class EigenLISVIndex(DocumentIndex[SVSettings]):
+    """Index of one vector per document whose inner product with a query's vector is its score.
+
+    The vector packs the projector on the document's subspace (:mod:`pylate_eigenli.vectors`), so
+    that any single-vector machinery serves late interaction. Vectors are kept at the precision
+    of ``dtype`` and scanned; with another ``backend`` an ANN structure finds the candidates, and
+    only documents it does not know yet are scanned. Candidates can be re-ranked by the exact
+    subspace score or by MaxSim in the same call.
+
+    Parameters
+    ----------
+    index_folder, index_name, override, k, short_documents, device, show_progress
+        As for :class:`pylate_eigenli.EigenLIIndex`.
+    dtype
+        Precision of the vectors: ``"float32"``, ``"float16"``, ``"int8"`` (the default),
+        ``"int4"`` or ``"binary"``, one bit per dimension.
+    keep_tokens
+        Whether to keep the token embeddings for re-ranking, and how: ``"none"`` (the default),
+        ``"float16"`` or ``"int8"``.
+    keep_bases
+        Whether to keep the bases, as float16, for re-ranking by ``"eigenli"`` without tokens.
+    projection
+        A fitted :class:`pylate_eigenli.SVProjection` to make the vectors shorter. It is saved
+        with the index and need not be given again.
+    backend
+        ``"exact"`` (the default), ``"voyager"`` or ``"faiss"``.
+    backend_options
+        Options of the backend, see :mod:`pylate_eigenli.backends`.
+    rerank
+        How candidates are scored in the end unless a search says otherwise: ``"none"`` (as the
+        vectors score them), ``"eigenli"`` or ``"maxsim"``.
+    n_candidates
+        Number of candidates to re-rank, and to ask an ANN structure for.
+    tokens_of
+        Called with ids to get token embeddings for re-ranking if the index does not keep them.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> index = EigenLISVIndex(tempfile.mkdtemp(), k=2, keep_tokens="float16", show_progress=False)
+    >>> documents = torch.eye(8).reshape(2, 4, 8)
+    >>> index = index.add_documents(["first", "second"], documents)
+    >>> index(documents[1], k=1, rerank="maxsim")
+    [[{'id': 'second', 'score': 4.0}]]
+    """
+
+    kind = "eigenli-sv"
+    settings_type = SVSettings
+
+    def __init__(
+        self,
+        index_folder: str = "indexes",
+        index_name: str = "eigenli-sv",
+        override: bool = False,
+        k: int | None = None,
+        dtype: VectorDtype | None = None,
+        short_documents: ShortDocuments | None = None,
+        keep_tokens: KeepTokens | None = None,
+        keep_bases: bool | None = None,
+        projection: SVProjection | None = None,
+        backend: str | None = None,
+        backend_options: dict[str, Any] | None = None,
+        rerank: Rerank = "none",
+        n_candidates: int = 100,
+        tokens_of: TokensOf | None = None,
+        device: str | None = None,
+        show_progress: bool = True,
+    ) -> None:
+        settings = {
+            "k": k,
+            "dtype": dtype,
+            "short_documents": short_documents,
+            "keep_tokens": keep_tokens,
+            "keep_bases": keep_bases,
+            "projection": None if projection is None else projection.dim,
+            "backend": backend,
+            "backend_options": backend_options,
+        }
+        super().__init__(index_folder, index_name, override, settings, device, show_progress)
+        self.rerank = rerank
+        self.n_candidates = n_candidates
+        self.tokens_of = tokens_of
+        self._given_projection = projection
+        self._accelerator: tuple[Hashable, backends.Backend] | None = None
+        self._check_rerank(rerank)
+        if self.settings.backend != "exact":
+            backends.require(self.settings.backend)
+
+    # --- documents to vectors -----------------------------------------------------------------
+
+    def _append(self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch) -> None:
+        settings = self.settings_type(**transaction.meta["settings"])
+        if self._given_projection is not None and not transaction.base.collection:
+            for name, array in self._given_projection.to_arrays().items():
+                transaction.set_collection(f"projection.{name}", array)
+        subspaces = subspaces_of(tokens, settings.k, settings.short_documents)
+        first = transaction.meta.get("next_label", 0)
+        transaction.meta["next_label"] = first + len(ids)
+        documents: dict[str, NDArray[Any]] = {"label": np.arange(first, first + len(ids))}
+        projection = self._given_projection or self._projection(transaction.base)
+        vectors = _document_vectors(subspaces, settings.k, projection)
+        documents.update(vector_column.encode(vectors, settings.dtype))
+        rows: dict[str, NDArray[Any]] = {}
+        lengths = None
+        if settings.keep_tokens != "none":
+            rows, lengths = codec.encode("token", tokens.tokens, settings.keep_tokens), tokens.lengths
+        elif settings.keep_bases:
+            documents["floor"] = subspaces.floors.float().cpu().numpy()
+            rows, lengths = codec.encode("basis", subspaces.bases, "float16"), subspaces.ranks
+        transaction.append(ids, documents=documents, rows=rows, lengths=lengths)
+
+    @staticmethod
+    def _projection(snapshot: Snapshot) -> SVProjection | None:
+        prefix = "projection."
+        arrays = {
+            name.removeprefix(prefix): array
+            for name, array in snapshot.collection.items()
+            if name.startswith(prefix)
+        }
+        return SVProjection.from_arrays(arrays) if arrays else None
+
+    def _query_vectors(
+        self, snapshot: Snapshot, queries: TokenBatch
+    ) -> tuple[torch.Tensor, NDArray[np.float32]]:
+        """Return the vectors of queries and what to add to all scores of each."""
+        packed = pack_moments(queries)
+        projection = self._projection(snapshot)
+        if projection is not None:
+            return projection.transform_queries(packed), projection.constants(packed).numpy()
+        settings, dim = self._settings_of(snapshot)
+        assert dim is not None
+        return packed, (packed[:, :dim].sum(1) * (settings.k / dim)).numpy()
+
+    # --- searching ----------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        queries_embeddings: Any,
+        k: int = 10,
+        subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None = None,
+        rerank: Rerank | None = None,
+        n_candidates: int | None = None,
+    ) -> list[list[RerankResult]]:
+        """Find the documents with the highest scores.
+
+        Parameters
+        ----------
+        queries_embeddings, k, subset
+            As for :class:`pylate_eigenli.EigenLIIndex`. A subset is always scanned, never left
+            to an ANN structure, so that it is complete.
+        rerank, n_candidates
+            By default what the index was opened with.
+
+        Returns
+        -------
+        For each query a list of results with ``id`` and ``score``, best first; of equal ones the
+        one added first.
+        """
+        wanted = rerank or self.rerank
+        self._check_rerank(wanted)
+        candidates = max(n_candidates or self.n_candidates, k)
+        find = partial(self._find, rerank=wanted, n_candidates=candidates)
+        return self._answer(find, queries_embeddings, k, subset)
+
+    def _check_rerank(self, rerank: str) -> None:
+        settings = self.settings
+        if rerank not in get_args(Rerank):
+            raise ValueError(f"rerank must be one of {', '.join(get_args(Rerank))}, got {rerank!r}")
+        has_tokens = settings.keep_tokens != "none" or self.tokens_of is not None
+        if rerank == "maxsim" and not has_tokens:
+            raise ValueError('rerank="maxsim" needs keep_tokens="float16" or "int8", or tokens_of')
+        if rerank == "eigenli" and not (has_tokens or settings.keep_bases):
+            raise ValueError('rerank="eigenli" needs keep_bases=True, keep_tokens or tokens_of')
+
+    def _find(
+        self,
+        snapshot: Snapshot,
+        queries: TokenBatch,
+        k: int,
+        allowed: Allowed,
+        rerank: Rerank = "none",
+        n_candidates: int = 0,
+    ) -> Iterable[Hits]:
+        if not snapshot.segments:
+            yield from (Hits(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries)
+            return
+        vectors, constants = self._query_vectors(snapshot, queries)
+        wanted = k if rerank == "none" else max(k, n_candidates)
+        scanned_from, found = self._accelerated(snapshot, vectors, max(wanted, n_candidates))
+        at_once = int(np.clip((64 << 20) // (4 * max(int(snapshot.starts[-1]), 1)), 1, 128))
+        tokens = list(queries)
+        for begin in range(0, len(tokens), at_once):
+            chunk = range(begin, min(begin + at_once, len(tokens)))
+            free = [i for i in chunk if allowed is None or allowed[i] is None]
+            scans = dict(
+                zip(free, self._scan(snapshot, scanned_from, vectors[free]), strict=True)
+            )
+            for i in chunk:
+                if i in scans:
+                    rows = np.flatnonzero(scans[i] > -np.inf) + scanned_from
+                    scores = scans[i][rows - scanned_from]
+                    known = self._scored(snapshot, found[i], vectors[i : i + 1])
+                    rows, scores = np.concatenate([found[i], rows]), np.concatenate([known, scores])
+                else:
+                    assert allowed is not None
+                    rows = allowed[i]  # type: ignore[assignment]
+                    scores = self._scored(snapshot, rows, vectors[i : i + 1])
+                hits = _best(rows, scores + constants[i], wanted)
+                yield self._reranked(snapshot, hits, tokens[i], k, rerank)
+
+    def _scan(
+        self, snapshot: Snapshot, begin: int, vectors: torch.Tensor
+    ) -> NDArray[np.float32]:
+        """Return the scores of all global rows from ``begin`` on, -inf for the dead."""
+        scores = np.full((len(vectors), int(snapshot.starts[-1]) - begin), -np.inf, np.float32)
+        dtype = self._settings_of(snapshot)[0].dtype
+        if not len(vectors):
+            return scores
+        for start, segment in zip(snapshot.starts.tolist(), snapshot.segments, strict=False):
+            first = max(begin - start, 0)
+            if first >= segment.n_documents:
+                continue
+            target = scores[:, start + first - begin : start + segment.n_documents - begin]
+            target[:] = vector_column.scores(segment, slice(first, None), dtype, vectors)
+            target[:, ~segment.alive[first:]] = -np.inf
+        return scores
+
+    def _scored(
+        self, snapshot: Snapshot, rows: NDArray[np.int64], vector: torch.Tensor
+    ) -> NDArray[np.float32]:
+        """Return the scores of chosen global rows for one query vector (1, D)."""
+        dtype = self._settings_of(snapshot)[0].dtype
+        scores = np.empty(len(rows), np.float32)
+        for segment, local, positions in snapshot.by_segment(rows):
+            scores[positions] = vector_column.scores(segment, local, dtype, vector)[0]
+        return scores
+
+    def _reranked(
+        self, snapshot: Snapshot, hits: Hits, query: torch.Tensor, k: int, rerank: Rerank
+    ) -> Hits:
+        if rerank == "none":
+            return hits
+        rows = np.sort(hits.rows)  # so that equal scores fall back to the order of insertion
+        scores = np.empty(len(rows), np.float32)
+        tokens = query.contiguous().numpy()
+        for segment, local, positions in snapshot.by_segment(rows):
+            scores[positions] = self._exact(segment, local, tokens, rerank)
+        return _best(rows, scores, k)
+
+    def _exact(
+        self,
+        segment: Segment,
+        documents: NDArray[np.int64],
+        tokens: NDArray[np.float32],
+        rerank: Rerank,
+    ) -> NDArray[np.float32]:
+        """Score documents of a segment by MaxSim or by their subspaces, from whatever is kept."""
+        if rerank == "maxsim" and segment.has("token"):
+            return maxsim_scores(segment, documents, tokens)
+        if rerank == "eigenli" and segment.has("basis"):
+            return exact_scores(segment, documents, tokens)
+        query = torch.from_numpy(tokens)
+        if segment.has("token"):
+            batch = collect(codec.decode_documents(segment, "token", documents))
+        else:
+            assert self.tokens_of is not None
+            batch = collect(self.tokens_of(segment.ids(documents)), dim=query.shape[1], device="cpu")
+        if rerank == "maxsim":
+            return np.array([(d @ query.mT).amax(0).sum().item() for d in batch], np.float32)
+        settings = self.settings
+        subspaces = subspaces_of(batch, settings.k, settings.short_documents)
+        packed = pack_subspaces(subspaces.bases, subspaces.offsets, subspaces.floors.numpy())
+        return (packed @ pack_moments(TokenBatch(query, np.array([0, len(query)])))[0]).numpy()
+
+    # --- the ANN structure --------------------------------------------------------------------
+
+    def _accelerated(
+        self, snapshot: Snapshot, vectors: torch.Tensor, n: int
+    ) -> tuple[int, list[NDArray[np.int64]]]:
+        """Return the global row from which on documents must be scanned, and candidates before it."""
+        backend = self._backend(snapshot)
+        if backend is None:
+            return 0, [np.empty(0, np.int64)] * len(vectors)
+        labels = np.concatenate([segment.column("label") for segment in snapshot.segments])
+        alive = np.concatenate([segment.alive for segment in snapshot.segments])
+        covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
+        # What has died since the structure was made may be among its answers: ask for more.
+        found, _ = backend.search(vectors.numpy(), min(n + len(backend) - int(alive[:covered].sum()), 2 * n))
+        candidates = []
+        for row_labels in found:
+            rows = np.searchsorted(labels, row_labels[row_labels >= 0])
+            rows = np.minimum(rows, len(labels) - 1)
+            valid = (labels[rows] == row_labels[row_labels >= 0]) & alive[rows]
+            candidates.append(rows[valid][:n].astype(np.int64))
+        return covered, candidates
+
+    def _backend(self, snapshot: Snapshot) -> backends.Backend | None:
+        """Return the ANN structure of a state, loaded once, or None if it has none."""
+        blob = snapshot.collection.get("ann")
+        if blob is None:
+            return None
+        key = snapshot.manifest.collection
+        if self._accelerator is None or self._accelerator[0] != key:
+            settings = self._settings_of(snapshot)[0]
+            loaded = backends.load(settings.backend, blob, settings.backend_options)
+            self._accelerator = (key, loaded)
+        return self._accelerator[1]
+
+    def _changed(self) -> None:
+        """Let the ANN structure grow once enough documents are waiting."""
+        settings = self.settings
+        snapshot = self._snapshot
+        if settings.backend == "exact" or not len(snapshot):
+            return
+        covered = snapshot.meta.get("covered", 0)
+        waiting = snapshot.meta["next_label"] - covered
+        if waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot)):
+            self.build()
+
+    def build(self) -> EigenLISVIndex:
+        """Bring the ANN structure up to date with all documents, made anew if many were removed."""
+        settings, dim = self.settings, self.dim
+        if settings.backend == "exact" or dim is None:
+            return self
+        with self._open_store.transaction() as transaction:
+            snapshot = transaction.base
+            covered = snapshot.meta.get("covered", 0)
+            backend = self._backend(snapshot)
+            if backend is not None:
+                gone = np.setdiff1d(np.arange(covered), _living_labels(snapshot))
+                if len(gone) > _MAX_DEAD_SHARE * covered:
+                    backend = None
+                else:
+                    backend.remove(gone)
+            if backend is None:
+                covered = 0
+                width = settings.projection or packed_dim(dim)
+                backend = backends.make(
+                    settings.backend, width, len(snapshot), settings.backend_options
+                )
+            if not backend.trained:
+                backend.train(self._sample(snapshot, backends.TRAINING_VECTORS))
+            for labels, vectors in self._vectors(snapshot, covered):
+                backend.add(labels, vectors.numpy())
+            transaction.set_collection("ann", backend.to_bytes())
+            transaction.meta["covered"] = snapshot.meta["next_label"]
+            self._accelerator = None
+        return self
+
+    def _vectors(
+        self, snapshot: Snapshot, from_label: int
+    ) -> Iterable[tuple[NDArray[np.int64], torch.Tensor]]:
+        """Yield labels and vectors of the living documents from a label on, in batches."""
+        settings, dim = self._settings_of(snapshot)
+        assert dim is not None
+        width = settings.projection or packed_dim(dim)
+        for segment in snapshot.segments:
+            labels = segment.column("label")
+            rows = np.flatnonzero(segment.alive & (labels >= from_label))
+            for begin in range(0, len(rows), _VECTORS_AT_ONCE):
+                part = rows[begin : begin + _VECTORS_AT_ONCE]
+                yield labels[part], vector_column.decode(segment, part, settings.dtype, width)
+
+    def _sample(self, snapshot: Snapshot, n: int) -> NDArray[np.float32]:
+        """Return vectors of at most n living documents, evenly spread."""
+        step = max(1, -(-len(snapshot) // n))
+        parts = [vectors[::step] for _, vectors in self._vectors(snapshot, 0)]
+        return np.asarray(torch.cat(parts).numpy())
+
+    def recall_against_exact(self, queries_embeddings: Any, k: int = 10) -> float:
+        """Return the share of the k best documents by a full scan that a search finds, on average."""
+        snapshot = self._snapshot
+        found = self(queries_embeddings, k, rerank="none")
+        queries = collect(queries_embeddings, dim=self.dim, device="cpu", names="query")
+        if not len(snapshot):
+            return 1.0
+        vectors, _ = self._query_vectors(snapshot, queries)
+        shares = []
+        for i, hits in enumerate(found):
+            scores = self._scan(snapshot, 0, vectors[i : i + 1])[0]
+            best = _best(np.flatnonzero(scores > -np.inf), scores[scores > -np.inf], k)
+            truth = set(snapshot.ids_of(best.rows))
+            shares.append(len(truth & {hit["id"] for hit in hits}) / len(truth))
+        return float(np.mean(shares))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def get_documents_embeddings(  # type: ignore[override]
+        self, documents_ids: Sequence[Sequence[DocumentId]]
+    ) -> list[list[NDArray[np.float32]]]:
+        """Return the token embeddings, or else the bases, that are kept, in the structure of the ids.
+
+        Returns
+        -------
+        For each id a matrix. Shape: (tokens, d) or (rank, d), float32.
+        """
+        settings = self.settings
+        if settings.keep_tokens == "none" and not settings.keep_bases:
+            raise ValueError("the index keeps neither tokens nor bases")
+        column = "token" if settings.keep_tokens != "none" else "basis"
+        return self._rows_by_id(column, documents_ids)
+
+
+def _document_vectors(
+    subspaces: Subspaces, k: int, projection: SVProjection | None
+) -> torch.Tensor:
+    """Return the vectors of documents, centred: by the projection, or else by that of the average
+    k-dimensional subspace, (k / d) I, which only adds the same to all scores of a query."""
+    bases = subspaces.bases.cpu()
+    packed = pack_subspaces(bases, subspaces.offsets, subspaces.floors.float().cpu().numpy())
+    if projection is not None:
+        return projection.transform_documents(packed)
+    d = bases.shape[1]
+    packed[:, :d] -= k / d
+    return packed
+
+
+def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:
+    return np.concatenate([s.column("label")[s.alive] for s in snapshot.segments])
+
+
+def _best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Hits:
+    """Return the best k of rows; of equal scores the lower row."""
+    if k < len(scores):
+        bar = torch.topk(torch.from_numpy(scores), k).values[-1].item()
+        keep = np.flatnonzero(scores >= bar)
+        rows, scores = rows[keep], scores[keep]
+    order = np.lexsort((rows, -scores))[:k]
+    return Hits(rows[order], scores[order])

@@ -1,0 +1,203 @@
+"""EigenLISVIndex: one vector per document gives what the subspaces give, in every backend."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from pylate import retrieve
+from pylate.scores import colbert_scores
+
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, UnknownDocumentError
+from pylate_eigenli import sv_index as module
+from pylate_eigenli.benchmarks import synthetic
+from pylate_eigenli.subspace import compress
+from pylate_eigenli.vectors import pack_subspaces
+
+D, K = 24, 6
+BACKENDS = ["exact", "voyager", "faiss"]
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return synthetic.documents(300, tokens=20, d=D)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return synthetic.queries(8, tokens=5, d=D)
+
+
+@pytest.fixture(scope="module")
+def exact(documents, queries, tmp_path_factory):
+    index = EigenLIIndex(str(tmp_path_factory.mktemp("exact")), k=K, show_progress=False)
+    index.add_documents(range(len(documents)), documents)
+    return index(queries, k=10)
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    # Small collections would be scanned: let the ANN structures grow from the first document on.
+    monkeypatch.setattr(module, "_PENDING_DOCUMENTS", 1)
+    monkeypatch.setattr(module, "_PENDING_SHARE", 0.0)
+
+    def make(backend="exact", **options):
+        if backend != "exact":
+            pytest.importorskip({"faiss": "faiss", "voyager": "voyager"}[backend])
+        options = {"k": K, "show_progress": False, "dtype": "float32", **options}
+        return EigenLISVIndex(str(tmp_path), backend=backend, **options)
+
+    return make
+
+
+def ids(results):
+    return [[hit["id"] for hit in hits] for hits in results]
+
+
+def overlap(found, expected):
+    pairs = zip(ids(found), ids(expected), strict=True)
+    return np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs])
+
+
+class TestTheScoreIsOneInnerProduct:
+    def test_float32_vectors_give_the_scores_of_the_subspaces(
+        self, make, documents, queries, exact
+    ):
+        results = make().add_documents(range(300), documents)(queries, k=10)
+        assert ids(results) == ids(exact)
+        for ours, theirs in zip(results, exact, strict=True):
+            for a, b in zip(ours, theirs, strict=True):
+                assert a["score"] == pytest.approx(b["score"], rel=2e-3)  # theirs is float16
+
+    @pytest.mark.parametrize(
+        ("dtype", "least"), [("float16", 1.0), ("int8", 0.95), ("int4", 0.8), ("binary", 0.4)]
+    )
+    def test_smaller_vectors_find_most_of_it(self, make, documents, queries, exact, dtype, least):
+        index = make(dtype=dtype).add_documents(range(300), documents)
+        assert overlap(index(queries, k=10), exact) >= least
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+class TestEveryBackend:
+    def test_finds_what_a_scan_finds(self, make, documents, queries, exact, backend):
+        index = make(backend).add_documents(range(300), documents)
+        assert overlap(index(queries, k=10), exact) >= 0.95
+        assert index.recall_against_exact(queries, k=10) >= 0.95
+
+    def test_forgets_removed_and_finds_replaced_and_later_documents(
+        self, make, documents, queries, backend
+    ):
+        index = make(backend).add_documents(range(200), documents[:200])
+        best = ids(index(queries, k=3))
+        gone = sorted({i for hits in best for i in hits})
+        index.remove_documents(gone)
+        assert not set(gone) & {i for hits in ids(index(queries, k=50)) for i in hits}
+        assert all(len(hits) == 50 for hits in index(queries, k=50))
+        # Come back under other ids: found at once, also where the structure was made before.
+        index.add_documents([f"new {i}" for i in gone], documents[torch.tensor(gone)])
+        assert ids(index(queries, k=3)) == [[f"new {i}" for i in hits] for hits in best]
+        index.update_documents([f"new {gone[0]}"], documents[250:251])
+        assert len(index) == 200
+
+    def test_is_the_same_after_reopening(self, make, documents, queries, backend):
+        index = make(backend).add_documents(range(300), documents)
+        before = index(queries, k=10)
+        index.close()
+        assert make(backend)(queries, k=10) == before
+
+    def test_a_subset_is_complete(self, make, documents, queries, backend):
+        index = make(backend).add_documents(range(300), documents)
+        subset = [5, 77, 299, 12345]
+        assert all(sorted(hits) == [5, 77, 299] for hits in ids(index(queries, 10, subset)))
+        assert index(queries[:2], 10, [[1], []])[1] == []
+
+    def test_k_larger_than_the_collection_and_an_empty_index(self, make, documents, queries, backend):
+        index = make(backend)
+        assert index(queries, k=5) == [[]] * 8
+        index.add_documents(["only"], documents[:1])
+        assert ids(index(queries, k=5)) == [["only"]] * 8
+
+    def test_serves_pylate_retrieve(self, make, documents, queries, backend):
+        index = make(backend).add_documents(range(300), documents)
+        results = retrieve.ColBERT(index=index).retrieve(queries_embeddings=list(queries), k=4)
+        assert ids(results) == ids(index(queries, k=4))
+
+
+class TestReRanking:
+    @pytest.mark.parametrize("keep", ["float16", "int8"])
+    def test_by_maxsim_gives_maxsim_scores(self, make, documents, queries, keep):
+        index = make(keep_tokens=keep).add_documents(range(300), documents)
+        results = index(queries, k=5, rerank="maxsim", n_candidates=300)
+        scores = colbert_scores(queries, documents)
+        for hits, row in zip(results, scores, strict=True):
+            best = row.topk(5).values
+            for hit, value in zip(hits, best.tolist(), strict=True):
+                assert hit["score"] == pytest.approx(row[hit["id"]].item(), rel=2e-2)
+                assert hit["score"] == pytest.approx(value, rel=2e-2)
+
+    @pytest.mark.parametrize("keep", [{"keep_bases": True}, {"keep_tokens": "float16"}])
+    def test_by_eigenli_undoes_the_rounding_of_the_codes(
+        self, make, documents, queries, exact, keep
+    ):
+        index = make(dtype="binary", **keep).add_documents(range(300), documents)
+        results = index(queries, k=10, rerank="eigenli", n_candidates=300)
+        assert ids(results) == ids(exact)
+
+    def test_asks_for_tokens_that_are_not_kept(self, make, documents, queries):
+        asked = []
+
+        def tokens_of(wanted):
+            asked.append(len(wanted))
+            return [documents[i] for i in wanted]
+
+        kept = make(keep_tokens="float16", index_name="kept").add_documents(range(300), documents)
+        index = make(tokens_of=tokens_of).add_documents(range(300), documents)
+        for rerank in ("maxsim", "eigenli"):
+            results = index(queries, k=5, rerank=rerank, n_candidates=20)
+            assert ids(results) == ids(kept(queries, k=5, rerank=rerank, n_candidates=20))
+        assert set(asked) == {20}
+
+    def test_without_anything_to_score_from_is_refused(self, make, documents):
+        index = make().add_documents(range(300), documents)
+        for rerank in ("maxsim", "eigenli"):
+            with pytest.raises(ValueError, match="needs keep_"):
+                index(documents[0], rerank=rerank)
+        with pytest.raises(ValueError, match="rerank must be one of"):
+            index(documents[0], rerank="bm25")
+
+
+class TestProjection:
+    def test_is_saved_with_the_index_and_keeps_the_best(self, make, documents, queries, exact):
+        subspaces = compress(documents, K)
+        packed = pack_subspaces(subspaces.bases, subspaces.offsets, subspaces.floors.numpy())
+        projection = SVProjection.fit([packed], 128)
+        index = make(projection=projection).add_documents(range(200), documents[:200])
+        index.close()
+        index = make().add_documents(range(200, 300), documents[200:])
+        assert index.settings.projection == 128
+        assert overlap(index(queries, k=10), exact) >= 0.8
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        "options",
+        [{"dtype": "int2"}, {"backend": "annoy"}, {"keep_tokens": "bfloat16"}, {"k": 0}],
+    )
+    def test_unknown_choices_are_named(self, tmp_path, options):
+        with pytest.raises(ValueError, match=str(next(iter(options)))):
+            EigenLISVIndex(str(tmp_path), **options)
+        assert not list(tmp_path.iterdir())
+
+    def test_an_index_of_the_other_kind_is_refused(self, tmp_path, documents):
+        EigenLIIndex(str(tmp_path), "x", k=K, show_progress=False).add_documents([1], documents[:1])
+        with pytest.raises(RuntimeError, match="kind 'eigenli'"):
+            EigenLISVIndex(str(tmp_path), "x")
+
+    def test_unknown_ids_and_rows_that_are_not_kept(self, make, documents):
+        index = make(keep_tokens="float16").add_documents(["a"], documents[:1])
+        with pytest.raises(UnknownDocumentError, match="'b'"):
+            index.get_documents_embeddings([["b"]])
+        rows = index.get_documents_embeddings([["a"]])[0][0]
+        np.testing.assert_allclose(rows, documents[0].numpy(), atol=1e-3)
+        with pytest.raises(ValueError, match="keeps neither"):
+            make(index_name="bare").add_documents(["a"], documents[:1]).get_documents_embeddings([["a"]])
