@@ -10,14 +10,19 @@ from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError
 
 if TYPE_CHECKING:
     from .index import EigenLIIndex
+    from .projection import SVProjection, TokenProjection
     from .rank import rerank
     from .scores import EigenLIScores, eigenli_kd_scores, eigenli_scores, eigenli_scores_pairwise
     from .subspace import compress
+    from .sv_index import EigenLISVIndex
 
 # Imported when first used: the command line must not wait for torch to print its help.
 _MODULES = {
     "EigenLIIndex": "index",
+    "EigenLISVIndex": "sv_index",
     "EigenLIScores": "scores",
+    "SVProjection": "projection",
+    "TokenProjection": "projection",
     "compress": "subspace",
     "eigenli_kd_scores": "scores",
     "eigenli_scores": "scores",
@@ -27,9 +32,12 @@ _MODULES = {
 
 __all__ = [
     "EigenLIIndex",
+    "EigenLISVIndex",
     "EigenLIScores",
     "IndexFormatError",
     "IndexLockedError",
+    "SVProjection",
+    "TokenProjection",
     "UnknownDocumentError",
     "__version__",
     "compress",

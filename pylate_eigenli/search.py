@@ -83,7 +83,9 @@ class ExactSearch:
             all of them.
         """
         present = {segment.record.data for segment in snapshot.segments}
-        self._panels = {key: panel for key, panel in self._panels.items() if key in present}
+        # Lists, here and below, because another thread may be adding a panel meanwhile.
+        panels = list(self._panels.items())
+        self._panels = {key: panel for key, panel in panels if key in present}
         n_rows = int(snapshot.starts[-1])
         tokens = list(queries)
         at_once = int(np.clip(_SCORES_BYTES // (4 * max(n_rows, 1)), 1, 128))
@@ -130,16 +132,17 @@ class ExactSearch:
         """Return the segment's panel, building it if it still fits."""
         # The checksum makes the key safe even if the folder is deleted and made anew meanwhile.
         key = segment.record.data
-        if key not in self._panels:
-            used = sum(panel.nbytes for panel in self._panels.values())
+        panel = self._panels.get(key)
+        if panel is None:
+            used = sum(other.nbytes for other in list(self._panels.values()))
             if used + segment.n_documents * Panel.nbytes_per_document(dim) > self.memory_limit:
                 return None
-            self._panels[key] = Panel(
+            panel = self._panels[key] = Panel(
                 decode_range(segment, "basis", 0, segment.n_documents),
                 segment.offsets,
                 segment.column("floor"),
             )
-        return self._panels[key]
+        return panel
 
     def _score_blocks(
         self,

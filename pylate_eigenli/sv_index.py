@@ -32,6 +32,8 @@ _PENDING_DOCUMENTS = 1000
 _PENDING_SHARE = 0.1
 _MAX_DEAD_SHARE = 0.3
 _VECTORS_AT_ONCE = 1024
+# Arrays of the collection: the ANN structure, and the labels of the documents in it.
+_ANN, _ANN_LABELS = "ann", "ann.labels"
 
 
 @dataclass(frozen=True)
@@ -146,7 +148,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         self._accelerator: tuple[Hashable, backends.Backend] | None = None
         self._check_rerank(rerank)
         if self.settings.backend != "exact":
-            backends.require(self.settings.backend)
+            backends.check(self.settings.backend, self.settings.backend_options)
 
     # --- documents to vectors -----------------------------------------------------------------
 
@@ -165,7 +167,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         rows: dict[str, NDArray[Any]] = {}
         lengths = None
         if settings.keep_tokens != "none":
-            rows, lengths = codec.encode("token", tokens.tokens, settings.keep_tokens), tokens.lengths
+            rows, lengths = (
+                codec.encode("token", tokens.tokens, settings.keep_tokens),
+                tokens.lengths,
+            )
         elif settings.keep_bases:
             documents["floor"] = subspaces.floors.float().cpu().numpy()
             rows, lengths = codec.encode("basis", subspaces.bases, "float16"), subspaces.ranks
@@ -254,9 +259,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         for begin in range(0, len(tokens), at_once):
             chunk = range(begin, min(begin + at_once, len(tokens)))
             free = [i for i in chunk if allowed is None or allowed[i] is None]
-            scans = dict(
-                zip(free, self._scan(snapshot, scanned_from, vectors[free]), strict=True)
-            )
+            scans = dict(zip(free, self._scan(snapshot, scanned_from, vectors[free]), strict=True))
             for i in chunk:
                 if i in scans:
                     rows = np.flatnonzero(scans[i] > -np.inf) + scanned_from
@@ -270,9 +273,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
                 hits = _best(rows, scores + constants[i], wanted)
                 yield self._reranked(snapshot, hits, tokens[i], k, rerank)
 
-    def _scan(
-        self, snapshot: Snapshot, begin: int, vectors: torch.Tensor
-    ) -> NDArray[np.float32]:
+    def _scan(self, snapshot: Snapshot, begin: int, vectors: torch.Tensor) -> NDArray[np.float32]:
         """Return the scores of all global rows from ``begin`` on, -inf for the dead."""
         scores = np.full((len(vectors), int(snapshot.starts[-1]) - begin), -np.inf, np.float32)
         dtype = self._settings_of(snapshot)[0].dtype
@@ -326,7 +327,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             batch = collect(codec.decode_documents(segment, "token", documents))
         else:
             assert self.tokens_of is not None
-            batch = collect(self.tokens_of(segment.ids(documents)), dim=query.shape[1], device="cpu")
+            batch = collect(
+                self.tokens_of(segment.ids(documents)), dim=query.shape[1], device="cpu"
+            )
         if rerank == "maxsim":
             return np.array([(d @ query.mT).amax(0).sum().item() for d in batch], np.float32)
         settings = self.settings
@@ -347,7 +350,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         alive = np.concatenate([segment.alive for segment in snapshot.segments])
         covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
         # What has died since the structure was made may be among its answers: ask for more.
-        found, _ = backend.search(vectors.numpy(), min(n + len(backend) - int(alive[:covered].sum()), 2 * n))
+        dead = len(backend) - int(alive[:covered].sum())
+        found, _ = backend.search(vectors.numpy(), n + min(dead, len(backend)))
         candidates = []
         for row_labels in found:
             rows = np.searchsorted(labels, row_labels[row_labels >= 0])
@@ -358,7 +362,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
     def _backend(self, snapshot: Snapshot) -> backends.Backend | None:
         """Return the ANN structure of a state, loaded once, or None if it has none."""
-        blob = snapshot.collection.get("ann")
+        blob = snapshot.collection.get(_ANN)
         if blob is None:
             return None
         key = snapshot.manifest.collection
@@ -386,26 +390,28 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             return self
         with self._open_store.transaction() as transaction:
             snapshot = transaction.base
-            covered = snapshot.meta.get("covered", 0)
+            size = len(snapshot)
             backend = self._backend(snapshot)
+            covered = 0
             if backend is not None:
-                gone = np.setdiff1d(np.arange(covered), _living_labels(snapshot))
-                if len(gone) > _MAX_DEAD_SHARE * covered:
+                present = snapshot.collection[_ANN_LABELS]
+                gone = np.setdiff1d(present, _living_labels(snapshot))
+                if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
                     backend = None
                 else:
+                    covered = snapshot.meta["covered"]
                     backend.remove(gone)
             if backend is None:
-                covered = 0
                 width = settings.projection or packed_dim(dim)
-                backend = backends.make(
-                    settings.backend, width, len(snapshot), settings.backend_options
-                )
-            if not backend.trained:
-                backend.train(self._sample(snapshot, backends.TRAINING_VECTORS))
+                backend = backends.make(settings.backend, width, size, settings.backend_options)
+                if backend.sample_size:
+                    backend.train(self._sample(snapshot, backend.sample_size))
             for labels, vectors in self._vectors(snapshot, covered):
                 backend.add(labels, vectors.numpy())
-            transaction.set_collection("ann", backend.to_bytes())
+            transaction.set_collection(_ANN, backend.to_bytes())
+            transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
             transaction.meta["covered"] = snapshot.meta["next_label"]
+            # What was loaded has been changed in place: it is no longer that of any state.
             self._accelerator = None
         return self
 

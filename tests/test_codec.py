@@ -45,9 +45,7 @@ class TestRoundTrip:
         whole = decode_range(segment, "basis", 0, len(LENGTHS)).numpy()
         starts = np.concatenate([[0], np.cumsum(LENGTHS)])
         chosen = np.array([3, 0, 3, 2])
-        for document, got in zip(
-            chosen, decode_documents(segment, "basis", chosen), strict=True
-        ):
+        for document, got in zip(chosen, decode_documents(segment, "basis", chosen), strict=True):
             np.testing.assert_array_equal(got, whole[starts[document] : starts[document + 1]])
 
     def test_no_documents_have_no_rows(self, tmp_path, rows, dtype):

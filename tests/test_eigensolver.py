@@ -92,6 +92,13 @@ class TestSolve:
             for whole, alone in zip(together, run([x], k=10), strict=True):
                 assert whole[i].tobytes() == alone[0].tobytes()
 
+    def test_an_overflow_does_not_spread_to_the_next_document(self):
+        rng = np.random.default_rng(0)
+        x = unit_rows(rng, 30, 24)
+        bases, _, ranks = run([1e15 * unit_rows(rng, 40, 24), x], k=10)
+        assert ranks.tolist() == [-1, 10]
+        assert bases[1].tobytes() == run([x], k=10)[0][0].tobytes()
+
 
 class TestOrient:
     def test_the_largest_component_of_every_row_becomes_positive(self):

@@ -83,9 +83,7 @@ class TestResults:
     def test_are_those_of_the_definition(
         self, make, documents, queries, short_documents, dtype, memory_limit
     ):
-        index = make(
-            k=K, dtype=dtype, short_documents=short_documents, memory_limit=memory_limit
-        )
+        index = make(k=K, dtype=dtype, short_documents=short_documents, memory_limit=memory_limit)
         index.add_documents(range(30), documents[:30])
         index.add_documents(range(30, 40), documents[30:40])
         index.add_documents(range(40, 42), documents[40:42])
@@ -103,9 +101,7 @@ class TestResults:
             assert type(hit["score"]) is float
 
     @pytest.mark.parametrize("memory_limit", LIMITS)
-    def test_do_not_depend_on_the_queries_beside_them(
-        self, make, documents, queries, memory_limit
-    ):
+    def test_do_not_depend_on_the_queries_beside_them(self, make, documents, queries, memory_limit):
         index = make(k=K, memory_limit=memory_limit).add_documents(range(50), documents)
         assert index(queries) == [index([query])[0] for query in queries]
         assert index(queries[::-1]) == index(queries)[::-1]
@@ -423,7 +419,7 @@ class TestRefusedChanges:
 
     def test_more_directions_than_dimensions(self, make):
         index = make("new", k=K)
-        with pytest.raises(ValueError, match="k=5 .* d=3"):
+        with pytest.raises(ValueError, match=r"k=5 .* d=3"):
             index.add_documents("a", np.eye(3))
         assert len(make("new")) == 0
 
@@ -480,7 +476,7 @@ class TestSettings:
     def test_others_are_refused_by_an_index_that_exists(self, make, documents, other):
         make(k=K).add_documents("a", documents[9])
         name = next(iter(other))
-        with pytest.raises(ValueError, match=f"made with {name}=.* not .*override=True"):
+        with pytest.raises(ValueError, match=rf"made with {name}=.* not .*override=True"):
             make(**other)
 
     def test_others_are_refused_by_an_index_that_came_to_exist(self, make, documents):
@@ -527,7 +523,7 @@ class TestSettings:
     def test_settings_that_cannot_be_read_are_refused(self, make, tmp_path):
         with Store(tmp_path / "index").transaction() as transaction:
             transaction.meta.update(kind="eigenli", settings={"k": 3, "colour": "red"}, dim=4)
-        with pytest.raises(IndexFormatError, match="settings of .* cannot be read"):
+        with pytest.raises(IndexFormatError, match=r"settings of .* cannot be read"):
             make()
 
 
@@ -700,9 +696,9 @@ class TestPyLate:
         assert retriever.retrieve(queries_embeddings=queries, k=7) == index(queries, k=7)
         assert retriever.retrieve(queries_embeddings=queries[0], k=3) == index(queries[0], k=3)
         subset = [1, 2, 3]
-        assert ids_of(
-            retriever.retrieve(queries_embeddings=queries, k=7, subset=subset)
-        ) == ids_of(index(queries, k=7, subset=subset))
+        assert ids_of(retriever.retrieve(queries_embeddings=queries, k=7, subset=subset)) == ids_of(
+            index(queries, k=7, subset=subset)
+        )
 
     def test_agrees_with_the_reranker(self, make, documents, queries):
         index = make(k=K, dtype="float32").add_documents(range(50), documents)

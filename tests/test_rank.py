@@ -43,9 +43,7 @@ class TestRerank:
             assert [[type(value) for value in hit.values()] for hit in mine] == [
                 [type(value) for value in hit.values()] for hit in mine
             ]
-            assert sorted(str(hit["id"]) for hit in mine) == sorted(
-                str(hit["id"]) for hit in other
-            )
+            assert sorted(str(hit["id"]) for hit in mine) == sorted(str(hit["id"]) for hit in other)
 
     def test_equal_scores_keep_their_order(self, rng):
         one, other = unit_rows(rng, 6, 8), unit_rows(rng, 6, 8)

@@ -5,7 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
-from definition import score, unit_rows
+from definition import score
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pylate import losses, scores
@@ -199,7 +199,7 @@ class TestEigenLIScores:
             EigenLIScores(k=0)
         with pytest.raises(ValueError, match="sharpness must be positive"):
             EigenLIScores(sharpness=0)
-        with pytest.raises(ValueError, match="k=9 .* d=8"):
+        with pytest.raises(ValueError, match=r"k=9 .* d=8"):
             EigenLIScores(k=9)(tokens(0, 1, 2, 8), tokens(0, 1, 1, 4, 8))
 
 

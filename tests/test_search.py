@@ -229,5 +229,7 @@ class TestExactScores:
             )
         (segment,) = store.snapshot.segments
         for axis, expected in enumerate(row[0].astype(np.float16).astype(np.float64)):
-            scores = exact_scores(segment, np.zeros(1, np.int64), np.eye(4, dtype=np.float32)[[axis]])
+            scores = exact_scores(
+                segment, np.zeros(1, np.int64), np.eye(4, dtype=np.float32)[[axis]]
+            )
             assert scores[0] == pytest.approx(expected**2, rel=1e-6)

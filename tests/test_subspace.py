@@ -86,9 +86,7 @@ class TestEigenpairs:
         assert subspaces.ranks.tolist() == [min(k, rank)]
         np.testing.assert_allclose(w @ w.T, np.eye(len(w)), atol=noise)
         np.testing.assert_allclose(values, expected[: len(w)], atol=noise * expected[0])
-        np.testing.assert_allclose(
-            tokens.T @ tokens @ w.T, w.T * values, atol=noise * expected[0]
-        )
+        np.testing.assert_allclose(tokens.T @ tokens @ w.T, w.T * values, atol=noise * expected[0])
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @settings(max_examples=40, deadline=None)
@@ -146,7 +144,9 @@ class TestEigenpairs:
     def test_rounding_errors_of_long_documents_are_no_directions(self, d, distinct, dtype):
         tokens = unit_rows(np.random.default_rng(d), distinct, d)
         lengths = (10, 100, 1000, 10000)
-        subspaces = compress([tokens[np.resize([0, 1], m) % distinct] for m in lengths], d, dtype=dtype)
+        subspaces = compress(
+            [tokens[np.resize([0, 1], m) % distinct] for m in lengths], d, dtype=dtype
+        )
         assert subspaces.ranks.tolist() == [distinct] * len(lengths)
 
 
@@ -298,7 +298,7 @@ class TestErrors:
             compress([np.eye(4)], k)
 
     def test_k_must_not_exceed_the_dimension(self):
-        with pytest.raises(ValueError, match="k=5 .* d=4"):
+        with pytest.raises(ValueError, match=r"k=5 .* d=4"):
             compress([np.eye(4)], 5)
 
     def test_short_documents_has_two_values(self):

@@ -170,11 +170,11 @@ class TestProjection:
     def test_is_saved_with_the_index_and_keeps_the_best(self, make, documents, queries, exact):
         subspaces = compress(documents, K)
         packed = pack_subspaces(subspaces.bases, subspaces.offsets, subspaces.floors.numpy())
-        projection = SVProjection.fit([packed], 128)
+        projection = SVProjection.fit([packed], 256)
         index = make(projection=projection).add_documents(range(200), documents[:200])
         index.close()
         index = make().add_documents(range(200, 300), documents[200:])
-        assert index.settings.projection == 128
+        assert index.settings.projection == 256
         assert overlap(index(queries, k=10), exact) >= 0.8
 
 

@@ -42,9 +42,7 @@ class TestForms:
     def test_arrays(self, items, dtype):
         assert_holds(collect([x.astype(dtype) for x in items]), items)
 
-    @pytest.mark.parametrize(
-        "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64]
-    )
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
     def test_tensors(self, items, dtype):
         assert_holds(collect([torch.from_numpy(x).to(dtype) for x in items]), items)
 
@@ -106,7 +104,9 @@ class TestForms:
             np.testing.assert_array_equal(x, y)
 
     @settings(max_examples=30, deadline=None)
-    @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 5), st.integers(0, 9))
+    @given(
+        st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 5), st.integers(0, 9)
+    )
     def test_ragged_and_padded_agree(self, lengths, d, extra):
         rng = np.random.default_rng(0)
         items = [unit_rows(rng, n, d) for n in lengths]
@@ -129,7 +129,7 @@ class TestErrors:
             collect([items[0], np.zeros((0, 6))])
 
     def test_only_zeros(self, items):
-        with pytest.raises(ValueError, match="document 2 has no tokens: .* zero or masked"):
+        with pytest.raises(ValueError, match=r"document 2 has no tokens: .* zero or masked"):
             collect([*items[:2], np.zeros((3, 6))])
 
     def test_everything_masked(self, items):
@@ -186,9 +186,9 @@ class TestErrors:
 
     def test_items_go_by_their_names(self, items):
         items[1][0, 0] = np.nan
-        with pytest.raises(ValueError, match="^query 1: token 0"):
+        with pytest.raises(ValueError, match=r"^query 1: token 0"):
             collect(items, names="query")
-        with pytest.raises(ValueError, match="^the second: token 0"):
+        with pytest.raises(ValueError, match=r"^the second: token 0"):
             collect(items, names=["the first", "the second", "the third"])
 
 

@@ -121,7 +121,7 @@ def _print_comparison(console: Console, experiment: Experiment) -> None:
     console.print(table)
     console.print(
         f"{experiment.documents:,} docstrings of {experiment.tokens_per_document:.0f} tokens on "
-        f"average, both stored as float16; encoding them took {experiment.encoding_seconds:.1f} s "
+        f"average, both stored as float16; encoding took {experiment.encoding_seconds:.1f} s "
         "and is common to both.\n"
         f"Quality: the first sentence of {experiment.known_items} docstrings is the query, and the "
         "docstring it came from, indexed without that sentence, the one right answer among all "

@@ -72,10 +72,11 @@ class TestStandardLibraryDocuments:
             "from pylate_eigenli.demo import corpus\n"
             "before = set(sys.modules)\n"
             "documents = corpus.standard_library_documents()\n"
-            "imported = [sys.modules[name] for name in set(sys.modules) - before]\n"
-            "sources = [str(getattr(module, '__file__', '')) for module in imported]\n"
+            "imported = {name: sys.modules[name] for name in set(sys.modules) - before}\n"
             "print(json.dumps([[document.id, document.body] for document in documents]))\n"
-            "print([source for source in sources if source.endswith('.py')])"
+            # Private modules aside: sysconfig keeps its own data in one.
+            "print([name for name, module in imported.items() if not name.startswith('_')\n"
+            "       and str(getattr(module, '__file__', '')).endswith('.py')])"
         )
         result = subprocess.run(
             [sys.executable, "-c", program],

@@ -1,0 +1,195 @@
+"""Approximate nearest-neighbour libraries as accelerators over vectors with integer labels.
+
+A backend finds the vectors with (nearly) the largest inner products. It knows nothing of files,
+documents or tokens: it lives in memory, can be turned into bytes and back, and can be made anew
+from the vectors at any time. The truth is kept by the index that uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from importlib import import_module
+from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Self
+
+Results = tuple[NDArray[np.int64], NDArray[np.float32]]
+
+
+class _Entry(NamedTuple):
+    class_name: str
+    library: str
+
+
+# Modules and extras are named like the backend. Both are imported when first used.
+_REGISTRY = {
+    "faiss": _Entry("FaissBackend", "faiss"),
+    "voyager": _Entry("VoyagerBackend", "voyager"),
+}
+NAMES = tuple(_REGISTRY)
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Vectors that can be searched by inner product.
+
+    Parameters
+    ----------
+    dim
+        Dimension D of the vectors.
+    size
+        About how many vectors there will be: what suits a thousand does not suit a million.
+    options
+        An instance of ``options_type``, a dataclass.
+    """
+
+    options_type: ClassVar[type]
+    dim: int
+
+    def __init__(self, dim: int, size: int, options: Any) -> None: ...
+
+    @classmethod
+    def from_bytes(cls, data: NDArray[np.uint8], options: Any) -> Self:
+        """Return what :meth:`to_bytes` has written, to be searched as the options say.
+
+        The data may be a mapped file; it must not change for as long as the backend is used.
+        """
+
+    def to_bytes(self) -> NDArray[np.uint8]:
+        """Return everything but the options. Shape: (bytes,)."""
+
+    def __len__(self) -> int:
+        """Return the number of vectors, without removed ones."""
+
+    @property
+    def sample_size(self) -> int:
+        """How many vectors to train on, before any are added; 0 if there is nothing to learn."""
+
+    def train(self, vectors: NDArray[np.float32]) -> None:
+        """Learn from a sample of the vectors to come. Shape: (n, D)."""
+
+    def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        """Add vectors.
+
+        Parameters
+        ----------
+        labels
+            Not negative and larger than all before, removed ones included. Shape: (n,).
+        vectors
+            Shape: (n, D).
+        """
+
+    def remove(self, labels: NDArray[np.int64]) -> None:
+        """Remove vectors that are there. Shape: (n,)."""
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Results:
+        """Find the vectors with the largest inner products.
+
+        Parameters
+        ----------
+        queries
+            Shape: (m, D).
+        k
+            Number of vectors wanted per query.
+
+        Returns
+        -------
+        Labels and inner products, as exact as the vectors are stored, best first; -1 and -inf
+        where no more were found. Shapes: (m, k) and (m, k).
+        """
+
+    def outgrown(self, size: int) -> bool:
+        """Return whether a backend made anew for so many vectors would be better than this one."""
+
+
+def make(name: str, dim: int, size: int = 0, options: Mapping[str, Any] | None = None) -> Backend:
+    """Return an empty backend.
+
+    Parameters
+    ----------
+    name
+        One of ``NAMES``.
+    dim
+        Dimension D of the vectors.
+    size
+        About how many vectors there will be.
+    options
+        What the backend's ``options_type`` takes, by name.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> backend = make("faiss", dim=2, options={"factory": "Flat"})
+    >>> backend.add(np.array([7, 8]), np.array([[1, 0], [0, 2]], np.float32))
+    >>> labels, products = backend.search(np.array([[1, 1]], np.float32), k=3)
+    >>> labels.tolist(), products.tolist()
+    ([[8, 7, -1]], [[2.0, 1.0, -inf]])
+    """
+    backend = _backend(name)
+    return backend(dim, size, _options(name, backend, options))
+
+
+def load(name: str, data: NDArray[np.uint8], options: Mapping[str, Any] | None = None) -> Backend:
+    """Return the backend of which :meth:`Backend.to_bytes` has returned the data."""
+    backend = _backend(name)
+    return backend.from_bytes(data, _options(name, backend, options))
+
+
+def check(name: str, options: Mapping[str, Any] | None = None) -> None:
+    """Refuse an unknown backend, one whose library is missing, and options it does not have."""
+    _options(name, _backend(name), options)
+    library(name)
+
+
+def library(name: str) -> Any:
+    """Return the library behind a backend."""
+    try:
+        return import_module(_REGISTRY[name].library)
+    except ImportError as error:
+        raise ImportError(
+            f"the {name} backend needs a library that is not installed; "
+            f'pip install "pylate-eigenli[{name}]"'
+        ) from error
+
+
+def _backend(name: str) -> type[Backend]:
+    if name not in _REGISTRY:
+        raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {name!r}")
+    module = import_module(f".{name}", __name__)
+    return cast("type[Backend]", getattr(module, _REGISTRY[name].class_name))
+
+
+def _options(name: str, backend: type[Backend], options: Mapping[str, Any] | None) -> Any:
+    options = options or {}
+    known = [field.name for field in fields(backend.options_type)]
+    for option in options:
+        if option not in known:
+            raise ValueError(
+                f"the {name} backend has no option {option!r}, only {', '.join(known)}"
+            )
+    return backend.options_type(**options)
+
+
+# --- what backends share --------------------------------------------------------------------------
+
+
+def check_vectors(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
+    """Return vectors (n, dim) as the libraries expect them: float32, row after row."""
+    if vectors.ndim != 2 or vectors.shape[1] != dim:
+        raise ValueError(f"vectors must have shape (n, {dim}), got {vectors.shape}")
+    return np.ascontiguousarray(vectors, np.float32)
+
+
+def check_positive(**options: int | None) -> None:
+    """Refuse options that are neither None nor a positive integer."""
+    for name, value in options.items():
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name} must be a positive integer, got {value!r}")
+
+
+def no_results(queries: int, k: int) -> Results:
+    """Return results to be filled in."""
+    return np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32)

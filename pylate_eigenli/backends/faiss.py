@@ -1,0 +1,220 @@
+"""Any index that faiss can make from a factory string, searched by inner product."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import Self
+
+from . import Results, check_positive, check_vectors, library, no_results
+from .blob import ByteStream, read_blob, write_blob
+
+_FEW = 10_000
+_SAMPLE = 10_000
+_SAMPLE_PER_CENTROID = 40  # one more than faiss warns without
+
+
+def default_factory(size: int) -> str:
+    """Return the factory string for about so many vectors.
+
+    A few are compared exactly, which also spares learning from too small a sample what later
+    vectors look like. More make a graph of 8-bit vectors. Inverted lists are not chosen: packed
+    projectors hardly cluster, and a quarter of all lists would have to be read.
+    """
+    return "Flat" if size <= _FEW else "HNSW32,SQ8"
+
+
+@dataclass(frozen=True)
+class FaissOptions:
+    """What index is made and how it is searched.
+
+    Parameters
+    ----------
+    factory
+        A faiss index factory string, such as ``"Flat"``, ``"SQ8"``, ``"IVF256,PQ64"``,
+        ``"HNSW32,SQ8"`` or ``"RaBitQ"``. By default ``"Flat"``, or ``"HNSW32,SQ8"`` for more than
+        10 000 vectors.
+    nprobe
+        Number of inverted lists to read, for a factory string with ``IVF``. By default a quarter.
+    ef_search
+        Number of candidates that results are chosen from, for a factory string with ``HNSW``; at
+        least as many as are wanted.
+    """
+
+    factory: str | None = None
+    nprobe: int | None = None
+    ef_search: int = 200
+
+    def __post_init__(self) -> None:
+        check_positive(nprobe=self.nprobe, ef_search=self.ef_search)
+
+
+class FaissBackend:
+    """Vectors in a faiss index.
+
+    Parameters
+    ----------
+    dim
+        Dimension D of the vectors.
+    size
+        About how many vectors there will be.
+    options
+        What index is made and how it is searched.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> backend = FaissBackend(dim=2, size=2, options=FaissOptions())
+    >>> backend.add(np.array([7, 8]), np.array([[1, 0], [0, 2]], np.float32))
+    >>> backend.search(np.array([[1, 1]], np.float32), k=1)[0].tolist()
+    [[8]]
+    """
+
+    options_type = FaissOptions
+
+    def __init__(self, dim: int, size: int, options: FaissOptions) -> None:
+        self.dim = dim
+        self.options = options
+        self._faiss = library("faiss")
+        self._factory = options.factory or default_factory(size)
+        self._removed = np.empty(0, np.int64)  # as far as the index cannot remove them itself
+        self._borrowed: NDArray[np.uint8] | None = None
+        metric = self._faiss.METRIC_INNER_PRODUCT
+        try:
+            index = self._faiss.index_factory(dim, self._factory, metric)
+        except RuntimeError as error:
+            raise ValueError(
+                f"faiss cannot make {self._factory!r} for {dim} dimensions: {_reason(error)}"
+            ) from error
+        self._use(index if self._keeps_labels(index) else self._faiss.IndexIDMap2(index))
+
+    @classmethod
+    def from_bytes(cls, data: NDArray[np.uint8], options: FaissOptions) -> Self:
+        header, body = read_blob(data)
+        self = cls.__new__(cls)
+        self.dim = header["dim"]
+        self.options = options
+        self._faiss = faiss = library("faiss")
+        self._factory = header["factory"]
+        self._removed = np.array(header["removed"], np.int64)
+        # The index uses the bytes where they are, so that a mapped file is not read as a whole.
+        self._borrowed = body
+        self._use(faiss.read_index(faiss.ZeroCopyIOReader(faiss.swig_ptr(body), len(body))))
+        return self
+
+    def to_bytes(self) -> NDArray[np.uint8]:
+        header = {
+            "dim": self.dim,
+            "factory": self._factory,
+            "removed": self._removed.tolist(),
+        }
+        faiss = self._faiss
+        return write_blob(
+            header,
+            lambda stream: faiss.write_index(self._index, faiss.PyCallbackIOWriter(stream.write)),
+        )
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal) - len(self._removed)
+
+    @property
+    def sample_size(self) -> int:
+        if self._index.is_trained:
+            return 0
+        lists = self._faiss.try_extract_index_ivf(self._index)
+        return max(_SAMPLE, _SAMPLE_PER_CENTROID * (lists.nlist if lists else 0))
+
+    def outgrown(self, size: int) -> bool:
+        fits = self.options.factory is not None or default_factory(size) == self._factory
+        return not fits or len(self._removed) > len(self)
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def train(self, vectors: NDArray[np.float32]) -> None:
+        vectors = check_vectors(vectors, self.dim)
+        try:
+            self._index.train(vectors)
+        except RuntimeError as error:
+            raise ValueError(
+                f"faiss cannot train {self._factory!r} on {len(vectors)} vectors: {_reason(error)}"
+            ) from error
+
+    def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        vectors = check_vectors(vectors, self.dim)
+        if not self._index.is_trained:
+            raise ValueError(f"{self._factory!r} must be trained before vectors can be added")
+        self._own()
+        self._index.add_with_ids(vectors, labels)
+
+    def remove(self, labels: NDArray[np.int64]) -> None:
+        self._own()
+        try:
+            self._index.remove_ids(labels)
+        except RuntimeError:  # graphs cannot
+            self._removed = np.union1d(self._removed, labels)
+
+    # --- searching ----------------------------------------------------------------------------
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Results:
+        queries = check_vectors(queries, self.dim)
+        labels, products = no_results(len(queries), k)
+        if not len(queries) or not len(self):
+            return labels, products
+        total = int(self._index.ntotal)
+        wanted = min(k, len(self))
+        # As many removed ones as there are on average, or twice as many as last time.
+        fetched = wanted * total // len(self)
+        while True:
+            # faiss stops at as many candidates even if it is asked for more results.
+            self._set("efSearch", max(self.options.ef_search, fetched))
+            found_products, found = self._index.search(queries, fetched)
+            removed = np.isin(found, self._removed)
+            kept = (found >= 0) & ~removed
+            short = removed.any(axis=1) & (kept.sum(axis=1) < wanted)
+            if fetched == total or not short.any():
+                break
+            fetched = min(2 * fetched, total)
+        order = np.argsort(~kept, axis=1, kind="stable")[:, :wanted]
+        kept = np.take_along_axis(kept, order, axis=1)
+        found = np.take_along_axis(found, order, axis=1)
+        found_products = np.take_along_axis(found_products, order, axis=1)
+        labels[:, :wanted] = np.where(kept, found, -1)
+        products[:, :wanted] = np.where(kept, found_products, -np.inf)
+        return labels, products
+
+    # --- the index ----------------------------------------------------------------------------
+
+    def _keeps_labels(self, index: Any) -> bool:
+        """Return whether an index takes labels; others number their vectors."""
+        faiss = self._faiss
+        index = faiss.downcast_index(index)
+        if isinstance(index, faiss.IndexPreTransform):
+            index = faiss.downcast_index(index.index)
+        return isinstance(index, (faiss.IndexIVF, faiss.IndexIDMap))
+
+    def _use(self, index: Any) -> None:
+        self._index = index
+        lists = self._faiss.try_extract_index_ivf(index)
+        if lists:
+            self._set("nprobe", self.options.nprobe or max(1, lists.nlist // 4))
+
+    def _own(self) -> None:
+        """Copy borrowed bytes; faiss ends the process when it is to change those."""
+        if self._borrowed is not None:
+            reader = self._faiss.PyCallbackIOReader(ByteStream(self._borrowed).read)
+            self._use(self._faiss.read_index(reader))
+            self._borrowed = None
+
+    def _set(self, parameter: str, value: int) -> None:
+        """Set a parameter wherever in the index it belongs, if it has it."""
+        with suppress(RuntimeError):
+            self._faiss.ParameterSpace().set_index_parameter(self._index, parameter, value)
+
+
+def _reason(error: RuntimeError) -> str:
+    """Return what faiss says without where in its source it says it."""
+    return str(error).rpartition("failed: ")[2].strip()

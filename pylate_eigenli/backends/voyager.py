@@ -1,0 +1,316 @@
+"""HNSW graphs by Voyager, with one byte per dimension or float32.
+
+Voyager's own handling of inner products and of 8-bit numbers is not for vectors like ours:
+
+- ``Float8`` holds multiples of 1/127 up to 1 and cuts off what is in between. Vectors are scaled so
+  that their largest entry fits, and half a step is added so that cutting off becomes rounding.
+- ``E4M3`` holds floating-point numbers of 3 bits, but nothing between 0.007 and 0.016. Vectors are
+  scaled up, away from there.
+- The cosine space normalises vectors before it stores them: with thousands of dimensions nearly
+  all entries are then below the 8-bit formats' resolution.
+- The inner-product space lengthens vectors in one more dimension to that of the longest one, as
+  nearest neighbours are those of largest inner product only if all are of one length. But to the
+  longest *so far*, and with ``Float8`` to a 127th of it.
+
+So vectors are scaled and lengthened here, by constants chosen when the first ones are added; the
+graph is made again from what it holds if one comes that is too long for them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from typing_extensions import Self
+
+from . import Results, check_positive, check_vectors, library, no_results
+from .blob import ByteStream, read_blob, write_blob
+
+Storage = Literal["float32", "float8", "e4m3"]
+
+# What a storage type is called by Voyager, and the largest number to store in it. Of E4M3 that is
+# one below the largest there is, which rounding must not exceed.
+_STORAGE: dict[Storage, tuple[str, float]] = {
+    "float32": ("Float32", 1.0),
+    "float8": ("Float8", 1.0),
+    "e4m3": ("E4M3", 416.0),
+}
+_FLOAT8_STEP = 1 / 127
+_HEADROOM = 1.25  # how much longer than the first vectors later ones may be
+_MANY = 100_000
+# Voyager counts the numbers of one call in 32 bits; far below that, copies stay small.
+_BYTES_AT_ONCE = 64 << 20
+
+
+@dataclass(frozen=True)
+class VoyagerOptions:
+    """How a graph is built and searched.
+
+    Parameters
+    ----------
+    storage
+        ``"float8"``, ``"e4m3"`` or ``"float32"``. Of the two that take one byte per dimension,
+        ``"e4m3"`` is the one for vectors whose entries differ by orders of magnitude; it is
+        several times slower.
+    M
+        Number of neighbours of a vector in the graph, twice as many in its lowest layer. By
+        default 16, or 32 for more than 100 000 vectors.
+    ef_construction
+        Number of candidates that the neighbours of a new vector are chosen from.
+    ef_search
+        Number of candidates that results are chosen from, at least as many as are wanted.
+    """
+
+    storage: Storage = "float8"
+    M: int | None = None
+    ef_construction: int = 100
+    ef_search: int = 200
+
+    def __post_init__(self) -> None:
+        if self.storage not in _STORAGE:
+            raise ValueError(f"storage must be one of {', '.join(_STORAGE)}, got {self.storage!r}")
+        if self.M == 1:
+            raise ValueError("M must be at least 2, got 1")
+        check_positive(M=self.M, ef_construction=self.ef_construction, ef_search=self.ef_search)
+
+
+@dataclass(frozen=True)
+class _Scaling:
+    """How vectors become ones of equal length that the storage type can hold.
+
+    Parameters
+    ----------
+    scale
+        What vectors are multiplied with.
+    largest
+        The largest entry they may have after that.
+    length
+        The length all of them get.
+    padding
+        The number of dimensions it takes to lengthen even a vector of zeros that much.
+    """
+
+    scale: float
+    largest: float
+    length: float
+    padding: int
+
+    @classmethod
+    def of(cls, length: float, largest: float, storage: Storage) -> _Scaling:
+        """Return the scaling for vectors of at most this length and with at most this entry."""
+        limit = _STORAGE[storage][1]
+        # Steps of a constant size are best used if entries just fit. Where precision is relative,
+        # scaling for the length costs none, and one more dimension is enough.
+        fitted = _HEADROOM * (largest if storage == "float8" else length)
+        scale = limit / fitted if fitted > 0 else 1.0
+        scaled = scale * _HEADROOM * length
+        return cls(scale, limit, scaled, max(1, math.ceil((scaled / limit) ** 2)))
+
+    def fits(self, length: float, largest: float) -> bool:
+        """Return whether vectors of that length and with that entry can be stored."""
+        return self.scale * length <= self.length and self.scale * largest <= self.largest
+
+
+class VoyagerBackend:
+    """Vectors in a Voyager graph.
+
+    Parameters
+    ----------
+    dim
+        Dimension D of the vectors.
+    size
+        About how many vectors there will be.
+    options
+        How the graph is built and searched.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> backend = VoyagerBackend(dim=2, size=2, options=VoyagerOptions(storage="float32"))
+    >>> backend.add(np.array([7, 8]), np.array([[1, 0], [0, 2]], np.float32))
+    >>> backend.search(np.array([[1, 1]], np.float32), k=1)[0].tolist()
+    [[8]]
+    """
+
+    options_type = VoyagerOptions
+    sample_size = 0
+
+    def __init__(self, dim: int, size: int, options: VoyagerOptions) -> None:
+        self.dim = dim
+        self.options = options
+        self._voyager = library("voyager")
+        self._M = options.M or (16 if size <= _MANY else 32)
+        self._storage = options.storage
+        self._scaling = _Scaling.of(0.0, 0.0, options.storage)
+        self._graph: Any = None  # made for the first vectors: it must know the padding
+        # Voyager neither counts nor names the vectors that were removed.
+        self._removed: set[int] = set()
+
+    @classmethod
+    def from_bytes(cls, data: NDArray[np.uint8], options: VoyagerOptions) -> Self:
+        header, body = read_blob(data)
+        self = cls(header["dim"], 0, options)
+        self._M, self._storage = header["M"], header["storage"]
+        self._scaling = _Scaling(**header["scaling"])
+        self._removed = set(header["removed"])
+        # Voyager cannot read a graph of nothing. A stream that cannot seek spares it checks, of
+        # every vector, that are the storage's business.
+        if len(body):
+            self._graph = self._voyager.Index.load(ByteStream(body))
+        return self
+
+    def to_bytes(self) -> NDArray[np.uint8]:
+        header = {
+            "dim": self.dim,
+            "M": self._M,
+            "storage": self._storage,
+            "scaling": asdict(self._scaling),
+            "removed": sorted(self._removed),
+        }
+        return write_blob(header, self._graph.save if len(self) else lambda stream: None)
+
+    def __len__(self) -> int:
+        return 0 if self._graph is None else self._graph.num_elements - len(self._removed)
+
+    def train(self, vectors: NDArray[np.float32]) -> None:
+        check_vectors(vectors, self.dim)
+
+    def outgrown(self, size: int) -> bool:
+        # Removed vectors stay in the graph and are walked through.
+        return len(self._removed) > len(self)
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        vectors = check_vectors(vectors, self.dim)
+        if not len(vectors):
+            return
+        length = float(np.sqrt(_squares(vectors).max()))
+        largest = float(np.abs(vectors).max())
+        if self._graph is None:
+            self._start(length, largest)
+        elif not self._scaling.fits(length, largest):
+            self._remake(length, largest)
+        self._insert(labels, vectors)
+
+    def remove(self, labels: NDArray[np.int64]) -> None:
+        for label in labels.tolist():
+            self._graph.mark_deleted(label)
+            self._removed.add(label)
+        if not len(self):
+            # Nothing new could be reached through a graph of which everything was removed.
+            self._graph, self._removed = None, set()
+
+    def _start(self, length: float, largest: float) -> None:
+        """Begin an empty graph for vectors of about this length and with about this entry."""
+        self._scaling = _Scaling.of(length, largest, self._storage)
+        self._removed = set()
+        self._graph = self._voyager.Index(
+            self._voyager.Space.InnerProduct,
+            self.dim + self._scaling.padding,
+            M=self._M,
+            ef_construction=self.options.ef_construction,
+            storage_data_type=getattr(self._voyager.StorageDataType, _STORAGE[self._storage][0]),
+        )
+
+    def _insert(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        for part in self._parts(len(vectors)):
+            scaled = vectors[part] * np.float32(self._scaling.scale)
+            missing = np.maximum(self._scaling.length**2 - _squares(scaled), 0)
+            padding = np.sqrt(missing / self._scaling.padding)
+            self._graph.add_items(
+                self._as_stored(scaled, padding),
+                labels[part].tolist(),
+                num_threads=torch.get_num_threads(),
+            )
+
+    def _remake(self, length: float, largest: float) -> None:
+        """Make the graph again so that vectors of this length and with this entry fit."""
+        old = copy(self)
+        accepted = _HEADROOM * old._scaling.scale
+        self._start(
+            max(length, old._scaling.length / accepted),
+            max(largest, old._scaling.largest / accepted),
+        )
+        for labels, vectors in old._stored():
+            self._insert(labels, vectors)
+
+    # --- searching ----------------------------------------------------------------------------
+
+    def search(self, queries: NDArray[np.float32], k: int) -> Results:
+        queries = check_vectors(queries, self.dim)
+        labels, products = no_results(len(queries), k)
+        found = min(k, len(self))  # Voyager raises if there are not as many as it is asked for
+        if not found:
+            return labels, products
+        for part in self._parts(len(queries)):
+            labels[part, :found], products[part, :found] = self._find(queries[part], found)
+        return labels, products
+
+    def _find(self, queries: NDArray[np.float32], k: int) -> Results:
+        # Queries are rounded like vectors, but each can have a scale of its own.
+        largest = np.abs(queries).max(axis=1, keepdims=True)
+        limit = np.float32(self._scaling.largest)
+        scales = limit / np.where(largest > 0, largest, np.float32(1))
+        padding = np.zeros(len(queries), np.float32)
+        try:
+            labels, distances = self._graph.query(
+                self._as_stored(queries * scales, padding),
+                k=k,
+                num_threads=torch.get_num_threads(),
+                query_ef=max(k, min(self.options.ef_search, len(self))),
+            )
+        except self._voyager.RecallError:
+            # Some vectors cannot be reached from others; many equal ones bring that about.
+            return self._scan(queries, k)
+        return labels.astype(np.int64), (1 - distances) / (scales * np.float32(self._scaling.scale))
+
+    def _scan(self, queries: NDArray[np.float32], k: int) -> Results:
+        """Compare queries with all vectors."""
+        best_labels, best = no_results(len(queries), k)
+        for labels, vectors in self._stored():
+            products = np.concatenate([best, queries @ vectors.T], axis=1)
+            candidates = np.broadcast_to(labels, (len(queries), len(labels)))
+            candidates = np.concatenate([best_labels, candidates], axis=1)
+            order = np.argsort(-products, axis=1, kind="stable")[:, :k]
+            best = np.take_along_axis(products, order, axis=1)
+            best_labels = np.take_along_axis(candidates, order, axis=1)
+        return best_labels, best
+
+    # --- in and out of the graph --------------------------------------------------------------
+
+    def _parts(self, n: int) -> Iterator[slice]:
+        step = max(1, _BYTES_AT_ONCE // (4 * (self.dim + self._scaling.padding)))
+        return (slice(begin, begin + step) for begin in range(0, n, step))
+
+    def _as_stored(
+        self, scaled: NDArray[np.float32], padding: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Append the padding, so far one number per row, and prepare for rounding."""
+        rows = np.empty((len(scaled), self.dim + self._scaling.padding), np.float32)
+        rows[:, : self.dim] = scaled
+        rows[:, self.dim :] = padding[:, None]
+        if self._storage == "float8":
+            rows += np.copysign(np.float32(_FLOAT8_STEP / 2), rows)
+            np.clip(rows, -1, 1, out=rows)
+        return rows
+
+    def _stored(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Yield the labels and vectors the graph holds, some at a time."""
+        graph, scale = self._graph, np.float32(self._scaling.scale)
+        labels = np.fromiter(graph.ids, np.int64)
+        labels = np.setdiff1d(labels, np.fromiter(self._removed, np.int64))
+        for part in self._parts(len(labels)):
+            vectors = graph.get_vectors(labels[part].tolist())[:, : self.dim]
+            yield labels[part], vectors / scale
+
+
+def _squares(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return squared lengths without a copy of the vectors. Shape: (n,)."""
+    return np.asarray(np.einsum("ij,ij->i", vectors, vectors))
