@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,18 +13,14 @@ from pylate.rank import RerankResult
 
 from . import backends, codec, vector_column
 from .document_index import Allowed, DocumentIndex
-from .exact import exact_scores, maxsim_scores
-from .projection import SVProjection
+from .projection import SVProjection, TokenProjection
+from .reranking import Rerank, TokensOf, check_rerank, rescore
 from .search import Hits
-from .storage import DocumentId, Segment, Snapshot, Transaction
-from .subspace import ShortDocuments, Subspaces, check_k, check_short_documents, subspaces_of
+from .storage import DocumentId, Snapshot, Transaction
+from .subspace import ShortDocuments
+from .sv_encoding import KeepTokens, Projections, SVSettings
 from .tokens import TokenBatch, collect
 from .vector_column import VectorDtype
-from .vectors import pack_moments, pack_subspaces, packed_dim
-
-Rerank = Literal["none", "eigenli", "maxsim"]
-KeepTokens = Literal["none", "float16", "int8"]
-TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
 
 # Documents not yet known to the ANN structure are scanned; so many of them are worth its growth.
 _PENDING_DOCUMENTS = 1000
@@ -34,31 +29,6 @@ _MAX_DEAD_SHARE = 0.3
 _VECTORS_AT_ONCE = 1024
 # Arrays of the collection: the ANN structure, and the labels of the documents in it.
 _ANN, _ANN_LABELS = "ann", "ann.labels"
-
-
-@dataclass(frozen=True)
-class SVSettings:
-    """What an index is made with; kept in its manifest and fixed from the first document on."""
-
-    k: int = 32
-    dtype: VectorDtype = "int8"
-    short_documents: ShortDocuments = "fill"
-    keep_tokens: KeepTokens = "none"
-    keep_bases: bool = False
-    projection: int | None = None
-    backend: str = "exact"
-    backend_options: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        check_k(self.k, None)
-        check_short_documents(self.short_documents)
-        for name, value, choices in (
-            ("dtype", self.dtype, vector_column.DTYPES),
-            ("keep_tokens", self.keep_tokens, get_args(KeepTokens)),
-            ("backend", self.backend, ("exact", *backends.NAMES)),
-        ):
-            if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 class EigenLISVIndex(DocumentIndex[SVSettings]):
@@ -85,6 +55,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
     projection
         A fitted :class:`pylate_eigenli.SVProjection` to make the vectors shorter. It is saved
         with the index and need not be given again.
+    token_projection
+        A fitted :class:`pylate_eigenli.TokenProjection` that is applied to tokens before anything
+        else, for models whose d would make d (d + 1) / 2 too large. Saved as well.
     backend
         ``"exact"`` (the default), ``"voyager"`` or ``"faiss"``.
     backend_options
@@ -122,6 +95,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         keep_tokens: KeepTokens | None = None,
         keep_bases: bool | None = None,
         projection: SVProjection | None = None,
+        token_projection: TokenProjection | None = None,
         backend: str | None = None,
         backend_options: dict[str, Any] | None = None,
         rerank: Rerank = "none",
@@ -137,6 +111,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             "keep_tokens": keep_tokens,
             "keep_bases": keep_bases,
             "projection": None if projection is None else projection.dim,
+            "token_projection": None if token_projection is None else token_projection.dim,
             "backend": backend,
             "backend_options": backend_options,
         }
@@ -144,9 +119,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         self.rerank = rerank
         self.n_candidates = n_candidates
         self.tokens_of = tokens_of
-        self._given_projection = projection
+        self._given = Projections(token_projection, projection)
         self._accelerator: tuple[Hashable, backends.Backend] | None = None
-        self._check_rerank(rerank)
+        check_rerank(rerank, self.settings, tokens_of)
         if self.settings.backend != "exact":
             backends.check(self.settings.backend, self.settings.backend_options)
 
@@ -154,15 +129,14 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
     def _append(self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch) -> None:
         settings = self.settings_type(**transaction.meta["settings"])
-        if self._given_projection is not None and not transaction.base.collection:
-            for name, array in self._given_projection.to_arrays().items():
-                transaction.set_collection(f"projection.{name}", array)
-        subspaces = subspaces_of(tokens, settings.k, settings.short_documents)
+        if not transaction.base.meta:
+            self._given.store(transaction)
+        projections = Projections.load(transaction.base) or self._given
+        subspaces = projections.subspaces(tokens, settings)
         first = transaction.meta.get("next_label", 0)
         transaction.meta["next_label"] = first + len(ids)
         documents: dict[str, NDArray[Any]] = {"label": np.arange(first, first + len(ids))}
-        projection = self._given_projection or self._projection(transaction.base)
-        vectors = _document_vectors(subspaces, settings.k, projection)
+        vectors = projections.document_vectors(subspaces, settings.k)
         documents.update(vector_column.encode(vectors, settings.dtype))
         rows: dict[str, NDArray[Any]] = {}
         lengths = None
@@ -175,28 +149,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             documents["floor"] = subspaces.floors.float().cpu().numpy()
             rows, lengths = codec.encode("basis", subspaces.bases, "float16"), subspaces.ranks
         transaction.append(ids, documents=documents, rows=rows, lengths=lengths)
-
-    @staticmethod
-    def _projection(snapshot: Snapshot) -> SVProjection | None:
-        prefix = "projection."
-        arrays = {
-            name.removeprefix(prefix): array
-            for name, array in snapshot.collection.items()
-            if name.startswith(prefix)
-        }
-        return SVProjection.from_arrays(arrays) if arrays else None
-
-    def _query_vectors(
-        self, snapshot: Snapshot, queries: TokenBatch
-    ) -> tuple[torch.Tensor, NDArray[np.float32]]:
-        """Return the vectors of queries and what to add to all scores of each."""
-        packed = pack_moments(queries)
-        projection = self._projection(snapshot)
-        if projection is not None:
-            return projection.transform_queries(packed), projection.constants(packed).numpy()
-        settings, dim = self._settings_of(snapshot)
-        assert dim is not None
-        return packed, (packed[:, :dim].sum(1) * (settings.k / dim)).numpy()
 
     # --- searching ----------------------------------------------------------------------------
 
@@ -224,20 +176,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         one added first.
         """
         wanted = rerank or self.rerank
-        self._check_rerank(wanted)
+        check_rerank(wanted, self.settings, self.tokens_of)
         candidates = max(n_candidates or self.n_candidates, k)
         find = partial(self._find, rerank=wanted, n_candidates=candidates)
         return self._answer(find, queries_embeddings, k, subset)
-
-    def _check_rerank(self, rerank: str) -> None:
-        settings = self.settings
-        if rerank not in get_args(Rerank):
-            raise ValueError(f"rerank must be one of {', '.join(get_args(Rerank))}, got {rerank!r}")
-        has_tokens = settings.keep_tokens != "none" or self.tokens_of is not None
-        if rerank == "maxsim" and not has_tokens:
-            raise ValueError('rerank="maxsim" needs keep_tokens="float16" or "int8", or tokens_of')
-        if rerank == "eigenli" and not (has_tokens or settings.keep_bases):
-            raise ValueError('rerank="eigenli" needs keep_bases=True, keep_tokens or tokens_of')
 
     def _find(
         self,
@@ -251,11 +193,14 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         if not snapshot.segments:
             yield from (Hits(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries)
             return
-        vectors, constants = self._query_vectors(snapshot, queries)
+        projections = Projections.load(snapshot) or self._given
+        vectors, constants = projections.query_vectors(queries, self._settings_of(snapshot)[0].k)
         wanted = k if rerank == "none" else max(k, n_candidates)
         scanned_from, found = self._accelerated(snapshot, vectors, max(wanted, n_candidates))
         at_once = int(np.clip((64 << 20) // (4 * max(int(snapshot.starts[-1]), 1)), 1, 128))
         tokens = list(queries)
+        # Bases are those of projected tokens.
+        in_bases = list(projections.project(queries)) if rerank == "eigenli" else tokens
         for begin in range(0, len(tokens), at_once):
             chunk = range(begin, min(begin + at_once, len(tokens)))
             free = [i for i in chunk if allowed is None or allowed[i] is None]
@@ -271,7 +216,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
                     rows = allowed[i]  # type: ignore[assignment]
                     scores = self._scored(snapshot, rows, vectors[i : i + 1])
                 hits = _best(rows, scores + constants[i], wanted)
-                yield self._reranked(snapshot, hits, tokens[i], k, rerank)
+                yield self._reranked(snapshot, hits, in_bases[i], k, rerank, projections)
 
     def _scan(self, snapshot: Snapshot, begin: int, vectors: torch.Tensor) -> NDArray[np.float32]:
         """Return the scores of all global rows from ``begin`` on, -inf for the dead."""
@@ -299,7 +244,13 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         return scores
 
     def _reranked(
-        self, snapshot: Snapshot, hits: Hits, query: torch.Tensor, k: int, rerank: Rerank
+        self,
+        snapshot: Snapshot,
+        hits: Hits,
+        query: torch.Tensor,
+        k: int,
+        rerank: Rerank,
+        projections: Projections,
     ) -> Hits:
         if rerank == "none":
             return hits
@@ -307,35 +258,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         scores = np.empty(len(rows), np.float32)
         tokens = query.contiguous().numpy()
         for segment, local, positions in snapshot.by_segment(rows):
-            scores[positions] = self._exact(segment, local, tokens, rerank)
-        return _best(rows, scores, k)
-
-    def _exact(
-        self,
-        segment: Segment,
-        documents: NDArray[np.int64],
-        tokens: NDArray[np.float32],
-        rerank: Rerank,
-    ) -> NDArray[np.float32]:
-        """Score documents of a segment by MaxSim or by their subspaces, from whatever is kept."""
-        if rerank == "maxsim" and segment.has("token"):
-            return maxsim_scores(segment, documents, tokens)
-        if rerank == "eigenli" and segment.has("basis"):
-            return exact_scores(segment, documents, tokens)
-        query = torch.from_numpy(tokens)
-        if segment.has("token"):
-            batch = collect(codec.decode_documents(segment, "token", documents))
-        else:
-            assert self.tokens_of is not None
-            batch = collect(
-                self.tokens_of(segment.ids(documents)), dim=query.shape[1], device="cpu"
+            scores[positions] = rescore(
+                segment, local, tokens, rerank, self.settings, projections, self.tokens_of
             )
-        if rerank == "maxsim":
-            return np.array([(d @ query.mT).amax(0).sum().item() for d in batch], np.float32)
-        settings = self.settings
-        subspaces = subspaces_of(batch, settings.k, settings.short_documents)
-        packed = pack_subspaces(subspaces.bases, subspaces.offsets, subspaces.floors.numpy())
-        return (packed @ pack_moments(TokenBatch(query, np.array([0, len(query)])))[0]).numpy()
+        return _best(rows, scores, k)
 
     # --- the ANN structure --------------------------------------------------------------------
 
@@ -402,7 +328,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
                     covered = snapshot.meta["covered"]
                     backend.remove(gone)
             if backend is None:
-                width = settings.projection or packed_dim(dim)
+                width = settings.width(dim)
                 backend = backends.make(settings.backend, width, size, settings.backend_options)
                 if backend.sample_size:
                     backend.train(self._sample(snapshot, backend.sample_size))
@@ -421,7 +347,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         """Yield labels and vectors of the living documents from a label on, in batches."""
         settings, dim = self._settings_of(snapshot)
         assert dim is not None
-        width = settings.projection or packed_dim(dim)
+        width = settings.width(dim)
         for segment in snapshot.segments:
             labels = segment.column("label")
             rows = np.flatnonzero(segment.alive & (labels >= from_label))
@@ -442,7 +368,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         queries = collect(queries_embeddings, dim=self.dim, device="cpu", names="query")
         if not len(snapshot):
             return 1.0
-        vectors, _ = self._query_vectors(snapshot, queries)
+        projections = Projections.load(snapshot) or self._given
+        vectors, _ = projections.query_vectors(queries, self.settings.k)
         shares = []
         for i, hits in enumerate(found):
             scores = self._scan(snapshot, 0, vectors[i : i + 1])[0]
@@ -467,20 +394,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             raise ValueError("the index keeps neither tokens nor bases")
         column = "token" if settings.keep_tokens != "none" else "basis"
         return self._rows_by_id(column, documents_ids)
-
-
-def _document_vectors(
-    subspaces: Subspaces, k: int, projection: SVProjection | None
-) -> torch.Tensor:
-    """Return the vectors of documents, centred: by the projection, or else by that of the average
-    k-dimensional subspace, (k / d) I, which only adds the same to all scores of a query."""
-    bases = subspaces.bases.cpu()
-    packed = pack_subspaces(bases, subspaces.offsets, subspaces.floors.float().cpu().numpy())
-    if projection is not None:
-        return projection.transform_documents(packed)
-    d = bases.shape[1]
-    packed[:, :d] -= k / d
-    return packed
 
 
 def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:

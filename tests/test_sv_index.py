@@ -8,7 +8,13 @@ import torch
 from pylate import retrieve
 from pylate.scores import colbert_scores
 
-from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, UnknownDocumentError
+from pylate_eigenli import (
+    EigenLIIndex,
+    EigenLISVIndex,
+    SVProjection,
+    TokenProjection,
+    UnknownDocumentError,
+)
 from pylate_eigenli import sv_index as module
 from pylate_eigenli.benchmarks import synthetic
 from pylate_eigenli.subspace import compress
@@ -111,7 +117,9 @@ class TestEveryBackend:
         assert all(sorted(hits) == [5, 77, 299] for hits in ids(index(queries, 10, subset)))
         assert index(queries[:2], 10, [[1], []])[1] == []
 
-    def test_k_larger_than_the_collection_and_an_empty_index(self, make, documents, queries, backend):
+    def test_k_larger_than_the_collection_and_an_empty_index(
+        self, make, documents, queries, backend
+    ):
         index = make(backend)
         assert index(queries, k=5) == [[]] * 8
         index.add_documents(["only"], documents[:1])
@@ -177,6 +185,20 @@ class TestProjection:
         assert index.settings.projection == 256
         assert overlap(index(queries, k=10), exact) >= 0.8
 
+    def test_of_tokens_is_saved_too_and_used_for_documents_and_queries(
+        self, make, documents, queries
+    ):
+        # Half of the dimensions hold next to nothing: without them everything stays the same.
+        scale = torch.cat([torch.ones(D // 2), torch.full((D - D // 2,), 1e-3)])
+        documents, queries = documents * scale, queries * scale
+        plain = make(index_name="plain").add_documents(range(300), documents)
+        projection = TokenProjection.fit(documents, dim=D // 2)
+        options = {"token_projection": projection, "keep_tokens": "float16"}
+        make(**options).add_documents(range(200), documents[:200]).close()
+        index = make().add_documents(range(200, 300), documents[200:])
+        assert overlap(index(queries, k=10), plain(queries, k=10)) >= 0.95
+        assert ids(index(queries, k=5, rerank="eigenli")) == ids(index(queries, k=5))
+
 
 class TestBadInput:
     @pytest.mark.parametrize(
@@ -200,4 +222,6 @@ class TestBadInput:
         rows = index.get_documents_embeddings([["a"]])[0][0]
         np.testing.assert_allclose(rows, documents[0].numpy(), atol=1e-3)
         with pytest.raises(ValueError, match="keeps neither"):
-            make(index_name="bare").add_documents(["a"], documents[:1]).get_documents_embeddings([["a"]])
+            make(index_name="bare").add_documents(["a"], documents[:1]).get_documents_embeddings(
+                [["a"]]
+            )

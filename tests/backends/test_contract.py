@@ -7,9 +7,9 @@ import gc
 import numpy as np
 import pytest
 from cases import (
-    N,
     QUERIES,
     Case,
+    N,
     best,
     every_backend,
     packed_documents,
@@ -21,7 +21,9 @@ from pylate_eigenli.backends import Backend
 
 
 def assert_same_results(one: Backend, other: Backend, k: int = 10) -> None:
-    for x, y in zip(one.search(packed_queries(), k), other.search(packed_queries(), k), strict=True):
+    for x, y in zip(
+        one.search(packed_queries(), k), other.search(packed_queries(), k), strict=True
+    ):
         np.testing.assert_array_equal(x, y)
 
 
@@ -91,7 +93,9 @@ class TestFewVectors:
         assert np.isneginf(products[labels < 0]).all()
         assert np.isfinite(products[labels >= 0]).all()
         if "IVF" not in str(case):
-            np.testing.assert_array_equal(np.sort(labels[:, :N]), np.tile(np.arange(N), (QUERIES, 1)))
+            np.testing.assert_array_equal(
+                np.sort(labels[:, :N]), np.tile(np.arange(N), (QUERIES, 1))
+            )
 
     def test_nothing_is_found_in_nothing(self, case: Case):
         labels, products = case.make(300).search(packed_queries(), 3)

@@ -1,0 +1,81 @@
+"""The second stage of a search: candidates scored exactly, from whatever the index keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from . import codec
+from .exact import exact_scores, maxsim_scores
+from .storage import DocumentId, Segment
+from .sv_encoding import Projections, SVSettings
+from .tokens import TokenBatch, collect
+from .vectors import pack_moments, pack_subspaces
+
+Rerank = Literal["none", "eigenli", "maxsim"]
+TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
+
+
+def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) -> None:
+    """Refuse a way of re-ranking that is unknown or that the index keeps nothing for."""
+    choices = ("none", "eigenli", "maxsim")
+    if rerank not in choices:
+        raise ValueError(f"rerank must be one of {', '.join(choices)}, got {rerank!r}")
+    has_tokens = settings.keep_tokens != "none" or tokens_of is not None
+    if rerank == "maxsim" and not has_tokens:
+        raise ValueError('rerank="maxsim" needs keep_tokens="float16" or "int8", or tokens_of')
+    if rerank == "eigenli" and not (has_tokens or settings.keep_bases):
+        raise ValueError('rerank="eigenli" needs keep_bases=True, keep_tokens or tokens_of')
+
+
+def rescore(
+    segment: Segment,
+    documents: NDArray[np.int64],
+    query: NDArray[np.float32],
+    rerank: Rerank,
+    settings: SVSettings,
+    projections: Projections,
+    tokens_of: TokensOf | None,
+) -> NDArray[np.float32]:
+    """Score documents of a segment by MaxSim or by their subspaces.
+
+    Parameters
+    ----------
+    segment
+        The segment.
+    documents
+        Rows of documents within it. Shape: (n,).
+    query
+        Its tokens, projected like the documents' for ``"eigenli"``. Shape: (tokens, d), float32.
+    rerank
+        ``"maxsim"`` or ``"eigenli"``.
+    settings, projections
+        How the index makes subspaces of tokens.
+    tokens_of
+        Gives the tokens of documents by id if the index does not keep them.
+
+    Returns
+    -------
+    Shape: (n,), float32.
+    """
+    if rerank == "maxsim" and segment.has("token"):
+        return maxsim_scores(segment, documents, query)
+    if rerank == "eigenli" and segment.has("basis"):
+        return exact_scores(segment, documents, query)
+    tokens = torch.from_numpy(query)
+    if segment.has("token"):
+        batch = collect(codec.decode_documents(segment, "token", documents))
+    else:
+        assert tokens_of is not None  # check_rerank has seen to it
+        ids = segment.ids(documents)
+        names = [f"document {document_id!r}" for document_id in ids]
+        batch = collect(tokens_of(ids), device="cpu", names=names)
+    if rerank == "maxsim":
+        return np.array([(d @ tokens.mT).amax(0).sum().item() for d in batch], np.float32)
+    subspaces = projections.subspaces(batch, settings)
+    packed = pack_subspaces(subspaces.bases, subspaces.offsets, subspaces.floors.numpy())
+    return (packed @ pack_moments(TokenBatch(tokens, np.array([0, len(tokens)])))[0]).numpy()
