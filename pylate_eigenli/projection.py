@@ -116,8 +116,8 @@ class SVProjection:
             raise ValueError(f"dim={dim} directions need as many vectors, got {len(sample)}")
         sample -= mean
         directions = _principal_directions(sample, dim, seed)
-        total = float(sample.square().sum(dtype=torch.float64))
-        kept = float((sample @ directions.mT).square().sum(dtype=torch.float64))
+        total = float(sample.norm(dim=1).double().square().sum())
+        kept = float((sample @ directions.mT).norm(dim=1).double().square().sum())
         return cls(mean, directions, min(kept / total, 1.0) if total > 0 else 1.0)
 
     @property
@@ -129,9 +129,8 @@ class SVProjection:
         """Project documents (n, D), centred, and set their length. Shape: (n, dim), float32."""
         centred = _checked(vectors, len(self.mean), "document") - self.mean
         projected = centred @ self.directions.mT
-        length = math.sqrt(self.explained) * torch.linalg.vector_norm(centred, dim=1, keepdim=True)
-        unit: Tensor = torch.nn.functional.normalize(projected)
-        return unit * length
+        length: Tensor = math.sqrt(self.explained) * centred.norm(dim=1, keepdim=True)
+        return torch.nn.functional.normalize(projected) * length
 
     def transform_queries(self, vectors: Tensor) -> Tensor:
         """Project queries (n, D). Shape: (n, dim), float32."""

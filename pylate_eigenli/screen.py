@@ -54,11 +54,18 @@ class Panel:
         for begin in range(0, n, _DOCUMENTS_AT_ONCE):
             part = slice(begin, min(begin + _DOCUMENTS_AT_ONCE, n))
             packed = pack_subspaces(bases, offsets[begin : part.stop + 1], floors[part])
-            step = packed.abs().amax(1, keepdim=True) / _STEPS
-            # Moving the largest entry changes the step a little: so little that once is enough.
-            step = (packed + step * self._dither).abs().amax(1, keepdim=True) / _STEPS
-            codes = Codes.encode(packed + step * self._dither, 8)
+            codes = Codes.encode(self._dithered(packed), 8)
             self._codes.values[part], self._codes.scales[part] = codes.values, codes.scales
+
+    def _dithered(self, packed: Tensor) -> Tensor:
+        """Move vectors (n, d (d + 1) / 2), in place, by fractions of the step they get."""
+        step = packed.new_zeros(len(packed), 1)
+        # Moving the largest entry changes the step a little; doing so again hardly does.
+        for _ in range(2):
+            wanted = torch.linalg.vector_norm(packed, math.inf, dim=1, keepdim=True) / _STEPS
+            packed.addcmul_(wanted - step, self._dither)
+            step = wanted
+        return packed
 
     @staticmethod
     def nbytes_per_document(d: int) -> int:

@@ -105,6 +105,8 @@ def compress(
     >>> compress([document], k=3).ranks.tolist()
     [2]
     """
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
     batch = collect(documents_embeddings, mask=mask, dtype=dtype, device=device)
     return subspaces_of(batch, k, short_documents)
 

@@ -305,6 +305,11 @@ class TestErrors:
         with pytest.raises(ValueError, match="got 'drop'"):
             compress([np.eye(4)], 2, short_documents="drop")
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
+    def test_half_precision_is_too_little_to_compute_in(self, dtype):
+        with pytest.raises(ValueError, match=f"got {dtype}"):
+            compress([np.eye(4)], 2, dtype=dtype)
+
     def test_bad_documents_are_named(self):
         with pytest.raises(ValueError, match="document 1: token 2 contains NaN"):
             compress([np.eye(4), np.diag([1, 1, np.nan, 1])], 2)

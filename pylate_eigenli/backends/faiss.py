@@ -136,6 +136,7 @@ class FaissBackend:
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         vectors = check_vectors(vectors, self.dim)
+        self._own()
         try:
             self._index.train(vectors)
         except RuntimeError as error:

@@ -10,18 +10,17 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pylate.scores import colbert_scores
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
+from ..baselines import pool_kmeans, pool_ward
 from ..index import EigenLIIndex
 from ..subspace import compress
+from ..tokens import TokenBatch, collect
 from . import synthetic
 
 
@@ -38,18 +37,6 @@ def best_of(rounds: int, **tasks: Callable[[], object]) -> dict[str, float]:
     return times
 
 
-def _ward(document: NDArray[np.float32], k: int) -> None:
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    fcluster(linkage(document, method="ward"), k, criterion="maxclust")
-
-
-def _kmeans(document: NDArray[np.float32], k: int) -> None:
-    from sklearn.cluster import KMeans
-
-    KMeans(k, init="k-means++", n_init=1, random_state=0).fit(document)
-
-
 def compression(lengths: list[int], d: int, k: int, n: int, rounds: int) -> Table:
     """Time the eigensolver against one batched eigh call and against clustering."""
     table = Table(title=f"Compression to {k} directions or centroids, d={d} (times ours)")
@@ -57,8 +44,7 @@ def compression(lengths: list[int], d: int, k: int, n: int, rounds: int) -> Tabl
         table.add_column(column, justify="right")
     for tokens in lengths:
         documents = synthetic.documents(n, tokens, d)
-        arrays = list(documents.numpy())
-        few = arrays[: max(n // 8, 8)]  # clustering is slow: fewer documents, time per document
+        few = collect(documents[: max(n // 8, 8)])  # clustering is slow: fewer documents
 
         def one_eigh(documents: Tensor = documents) -> object:
             return torch.linalg.eigh(documents.mT @ documents)
@@ -66,13 +52,11 @@ def compression(lengths: list[int], d: int, k: int, n: int, rounds: int) -> Tabl
         def ours(documents: Tensor = documents) -> object:
             return compress(documents, k)
 
-        def ward(few: list[NDArray[np.float32]] = few) -> None:
-            with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-                list(pool.map(lambda x: _ward(x, k), few))
+        def ward(few: TokenBatch = few) -> object:
+            return pool_ward(few, k)
 
-        def kmeans(few: list[NDArray[np.float32]] = few) -> None:
-            for x in few:
-                _kmeans(x, k)
+        def kmeans(few: TokenBatch = few) -> object:
+            return pool_kmeans(few, k)
 
         times = best_of(rounds, ours=ours, eigh=one_eigh, ward=ward, kmeans=kmeans)
         own = times["ours"] / n

@@ -32,8 +32,7 @@ class Case(NamedTuple):
     precision
         The largest error of an inner product, relative to the lengths of both vectors.
     candidates
-        The number of results that the ten best must be among. All of them, if it is ten and the
-        precision that of float32; else nine in ten.
+        The number of results that nine of the ten best must be among.
     """
 
     name: str
@@ -67,16 +66,15 @@ class Case(NamedTuple):
 CASES = [
     Case("voyager", {"storage": "float32"}, 1e-5),
     Case("voyager", {"storage": "float8"}, 5e-3),
-    Case("voyager", {"storage": "e4m3"}, 5e-3),
+    Case("voyager", {"storage": "e4m3"}, 2e-2),
     Case("faiss", {"factory": "Flat"}, 1e-5),
     Case("faiss", {"factory": "SQ8"}, 2e-3),
-    Case("faiss", {"factory": "IVF16,Flat", "nprobe": 8}, 1e-5),
-    Case("faiss", {"factory": "IVF16,SQ8", "nprobe": 8}, 2e-3),
+    Case("faiss", {"factory": "SQ8,RFlat"}, 1e-5),
+    Case("faiss", {"factory": "IVF16,SQ8", "nprobe": 16}, 2e-3),
     Case("faiss", {"factory": "HNSW16"}, 1e-5),
     Case("faiss", {"factory": "HNSW16,SQ8"}, 2e-3),
-    Case("faiss", {"factory": "PQ75x4"}, 5e-2, candidates=40),
-    Case("faiss", {"factory": "RaBitQ"}, 5e-2, candidates=40),
-    Case("faiss", {"factory": "IVF4,PQ75x4,RFlat"}, 1e-5),
+    Case("faiss", {"factory": "RaBitQ"}, 2e-1, candidates=100),
+    Case("faiss", {"factory": "IVF4,RaBitQ", "nprobe": 4}, 2e-1, candidates=100),
 ]
 every_backend = pytest.mark.parametrize("case", CASES, ids=str)
 
