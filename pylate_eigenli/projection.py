@@ -96,7 +96,8 @@ class SVProjection:
         dim
             Number of directions to keep; at most D and at most the number of vectors.
         max_samples
-            Number of vectors that the directions are computed from, if there are more.
+            Number of vectors that the directions are computed from, if there are more. The others
+            are approximated less well; the more samples per direction, the smaller the difference.
         seed
             Of the sample and of the computation.
         """

@@ -162,8 +162,8 @@ def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) ->
     """
     tokens = batch.tokens.contiguous().numpy()
     n = len(batch)
-    bases = np.zeros((n, k, batch.dim), tokens.dtype)
-    values = np.zeros((n, k))
+    bases = np.empty((n, k, batch.dim), tokens.dtype)  # rows beyond the rank are never looked at
+    values = np.empty((n, k))
     ranks = np.full(n, -1, np.int64)
 
     def task(begin: int, end: int) -> None:

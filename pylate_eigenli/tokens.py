@@ -128,6 +128,10 @@ def collect(
         noun = names if isinstance(names, str) else "document"
         raise ValueError(f"no {noun} was given: the list of embeddings is empty")
     keep = None if mask is None else _split_mask(mask, len(items))
+    if isinstance(embeddings, Tensor) and embeddings.ndim == 3 and keep is None:
+        whole = _collect_padded(embeddings, dim, dtype, device)
+        if whole is not None:
+            return _drop_padding(whole, name)
     rows: list[Tensor] = []
     for i, item in enumerate(items):
         matrix = _as_tensor(item, name(i))
@@ -152,6 +156,17 @@ def collect(
     np.cumsum([len(row) for row in rows], out=offsets[1:])
     tokens = torch.cat(rows)
     return _drop_padding(TokenBatch(tokens, offsets), name)
+
+
+def _collect_padded(
+    embeddings: Tensor, dim: int | None, dtype: torch.dtype, device: str | torch.device | None
+) -> TokenBatch | None:
+    """Take a 3-D batch as it lies, without a copy; None if something about it is to be refused."""
+    n, length, width = embeddings.shape
+    if not length or not width or width != (dim or width):
+        return None
+    tokens = embeddings.detach().to(device=device, dtype=dtype).reshape(n * length, width)
+    return TokenBatch(tokens, np.arange(n + 1, dtype=np.int64) * length)
 
 
 def _split_mask(mask: Any, n_items: int) -> list[Tensor]:

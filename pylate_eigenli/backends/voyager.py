@@ -1,19 +1,21 @@
 """HNSW graphs by Voyager, with one byte per dimension or float32.
 
-Voyager's own handling of inner products and of 8-bit numbers is not for vectors like ours:
+Voyager's own treatment of inner products and of small number types does not suit vectors like
+ours, so they are changed before it sees them:
 
-- ``Float8`` holds multiples of 1/127 up to 1 and cuts off what is in between. Vectors are scaled so
-  that their largest entry fits, and half a step is added so that cutting off becomes rounding.
-- ``E4M3`` holds floating-point numbers of 3 bits, but nothing between 0.007 and 0.016. Vectors are
-  scaled up, away from there.
-- The cosine space normalises vectors before it stores them: with thousands of dimensions nearly
-  all entries are then below the 8-bit formats' resolution.
-- The inner-product space lengthens vectors in one more dimension to that of the longest one, as
-  nearest neighbours are those of largest inner product only if all are of one length. But to the
-  longest *so far*, and with ``Float8`` to a 127th of it.
-
-So vectors are scaled and lengthened here, by constants chosen when the first ones are added; the
-graph is made again from what it holds if one comes that is too long for them.
+- ``Float8`` holds the multiples of 1/127 up to 1 and cuts off what is in between. Vectors are scaled
+  to fit, and half a step is added so that cutting off becomes rounding.
+- ``E4M3`` holds floating-point numbers of 3 bits, up to 448 but none between 0.007 and 0.016. Vectors
+  are scaled up, away from there.
+- The cosine space normalises vectors before it stores them: with thousands of dimensions nearly all
+  entries are then below the resolution of one byte. It is not used.
+- The inner-product space lengthens every vector, along one more dimension, to the longest so far.
+  Nearest neighbours are then those of largest inner product, but the graph suffers: all short
+  vectors become neighbours of all others, and the long ones, which have the large inner products,
+  cannot be reached. (Of packed projectors of short documents, half the best ten were missed.)
+  So vectors are given equal lengths here, each by random numbers of its own in some further
+  dimensions. Those are nearly orthogonal, so that inner products, also those the graph is built by,
+  stay what they are, and there is nothing left to lengthen.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -37,12 +39,13 @@ Storage = Literal["float32", "float8", "e4m3"]
 # What a storage type is called by Voyager, and the largest number to store in it. Of E4M3 that is
 # one below the largest there is, which rounding must not exceed.
 _STORAGE: dict[Storage, tuple[str, float]] = {
-    "float32": ("Float32", 1.0),
+    "float32": ("Float32", math.inf),
     "float8": ("Float8", 1.0),
     "e4m3": ("E4M3", 416.0),
 }
 _FLOAT8_STEP = 1 / 127
-_HEADROOM = 1.25  # how much longer than the first vectors later ones may be
+_HEADROOM = 1.25  # how much larger than the first vectors later ones may be
+_PADDING = 256  # random vectors of that many dimensions have inner products of about 1/16
 _MANY = 100_000
 # Voyager counts the numbers of one call in 32 bits; far below that, copies stay small.
 _BYTES_AT_ONCE = 64 << 20
@@ -80,43 +83,6 @@ class VoyagerOptions:
         check_positive(M=self.M, ef_construction=self.ef_construction, ef_search=self.ef_search)
 
 
-@dataclass(frozen=True)
-class _Scaling:
-    """How vectors become ones of equal length that the storage type can hold.
-
-    Parameters
-    ----------
-    scale
-        What vectors are multiplied with.
-    largest
-        The largest entry they may have after that.
-    length
-        The length all of them get.
-    padding
-        The number of dimensions it takes to lengthen even a vector of zeros that much.
-    """
-
-    scale: float
-    largest: float
-    length: float
-    padding: int
-
-    @classmethod
-    def of(cls, length: float, largest: float, storage: Storage) -> _Scaling:
-        """Return the scaling for vectors of at most this length and with at most this entry."""
-        limit = _STORAGE[storage][1]
-        # Steps of a constant size are best used if entries just fit. Where precision is relative,
-        # scaling for the length costs none, and one more dimension is enough.
-        fitted = _HEADROOM * (largest if storage == "float8" else length)
-        scale = limit / fitted if fitted > 0 else 1.0
-        scaled = scale * _HEADROOM * length
-        return cls(scale, limit, scaled, max(1, math.ceil((scaled / limit) ** 2)))
-
-    def fits(self, length: float, largest: float) -> bool:
-        """Return whether vectors of that length and with that entry can be stored."""
-        return self.scale * length <= self.length and self.scale * largest <= self.largest
-
-
 class VoyagerBackend:
     """Vectors in a Voyager graph.
 
@@ -147,8 +113,9 @@ class VoyagerBackend:
         self._voyager = library("voyager")
         self._M = options.M or (16 if size <= _MANY else 32)
         self._storage = options.storage
-        self._scaling = _Scaling.of(0.0, 0.0, options.storage)
-        self._graph: Any = None  # made for the first vectors: it must know the padding
+        self._graph: Any = None  # begun when the first vectors tell their scale
+        self._scale = 1.0
+        self._longest = 0.0  # square of the largest length so far, scaled
         # Voyager neither counts nor names the vectors that were removed.
         self._removed: set[int] = set()
 
@@ -157,7 +124,7 @@ class VoyagerBackend:
         header, body = read_blob(data)
         self = cls(header["dim"], 0, options)
         self._M, self._storage = header["M"], header["storage"]
-        self._scaling = _Scaling(**header["scaling"])
+        self._scale, self._longest = header["scale"], header["longest"]
         self._removed = set(header["removed"])
         # Voyager cannot read a graph of nothing. A stream that cannot seek spares it checks, of
         # every vector, that are the storage's business.
@@ -170,7 +137,8 @@ class VoyagerBackend:
             "dim": self.dim,
             "M": self._M,
             "storage": self._storage,
-            "scaling": asdict(self._scaling),
+            "scale": self._scale,
+            "longest": self._longest,
             "removed": sorted(self._removed),
         }
         return write_blob(header, self._graph.save if len(self) else lambda stream: None)
@@ -191,12 +159,14 @@ class VoyagerBackend:
         vectors = check_vectors(vectors, self.dim)
         if not len(vectors):
             return
-        length = float(np.sqrt(_squares(vectors).max()))
-        largest = float(np.abs(vectors).max())
+        # Steps of a constant size are best used if entries just fit. Where precision is relative,
+        # whole vectors can.
+        size = np.abs(vectors) if self._storage == "float8" else np.sqrt(_squares(vectors))
+        largest = float(size.max())
         if self._graph is None:
-            self._start(length, largest)
-        elif not self._scaling.fits(length, largest):
-            self._remake(length, largest)
+            self._start(largest)
+        elif self._scale * largest > self._limit:
+            self._remake(largest)
         self._insert(labels, vectors)
 
     def remove(self, labels: NDArray[np.int64]) -> None:
@@ -207,39 +177,40 @@ class VoyagerBackend:
             # Nothing new could be reached through a graph of which everything was removed.
             self._graph, self._removed = None, set()
 
-    def _start(self, length: float, largest: float) -> None:
-        """Begin an empty graph for vectors of about this length and with about this entry."""
-        self._scaling = _Scaling.of(length, largest, self._storage)
+    def _start(self, largest: float) -> None:
+        """Begin an empty graph for vectors of about this size."""
+        scaled = largest > 0 and self._limit < math.inf
+        self._scale = self._limit / (_HEADROOM * largest) if scaled else 1.0
+        self._longest = 0.0
         self._removed = set()
         self._graph = self._voyager.Index(
             self._voyager.Space.InnerProduct,
-            self.dim + self._scaling.padding,
+            self.dim + _PADDING,
             M=self._M,
             ef_construction=self.options.ef_construction,
             storage_data_type=getattr(self._voyager.StorageDataType, _STORAGE[self._storage][0]),
         )
 
+    def _remake(self, largest: float) -> None:
+        """Make the graph again so that vectors of this size fit."""
+        old = copy(self)
+        self._start(largest)
+        for labels, vectors in old._stored():
+            self._insert(labels, vectors)
+
     def _insert(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+        random = np.random.default_rng(self._graph.num_elements)
         for part in self._parts(len(vectors)):
-            scaled = vectors[part] * np.float32(self._scaling.scale)
-            missing = np.maximum(self._scaling.length**2 - _squares(scaled), 0)
-            padding = np.sqrt(missing / self._scaling.padding)
+            scaled = vectors[part] * np.float32(self._scale)
+            squares = _squares(scaled)
+            self._longest = max(self._longest, float(squares.max()))
+            signs = random.choice(np.array([-1, 1], np.float32), (len(scaled), _PADDING))
+            missing = np.sqrt((self._longest - squares) / _PADDING)
             self._graph.add_items(
-                self._as_stored(scaled, padding),
+                self._rounded(scaled, signs * missing[:, None]),
                 labels[part].tolist(),
                 num_threads=torch.get_num_threads(),
             )
-
-    def _remake(self, length: float, largest: float) -> None:
-        """Make the graph again so that vectors of this length and with this entry fit."""
-        old = copy(self)
-        accepted = _HEADROOM * old._scaling.scale
-        self._start(
-            max(length, old._scaling.length / accepted),
-            max(largest, old._scaling.largest / accepted),
-        )
-        for labels, vectors in old._stored():
-            self._insert(labels, vectors)
 
     # --- searching ----------------------------------------------------------------------------
 
@@ -256,12 +227,13 @@ class VoyagerBackend:
     def _find(self, queries: NDArray[np.float32], k: int) -> Results:
         # Queries are rounded like vectors, but each can have a scale of its own.
         largest = np.abs(queries).max(axis=1, keepdims=True)
-        limit = np.float32(self._scaling.largest)
-        scales = limit / np.where(largest > 0, largest, np.float32(1))
-        padding = np.zeros(len(queries), np.float32)
+        scales = np.ones_like(largest)
+        if self._limit < math.inf:
+            np.divide(self._limit, largest, out=scales, where=largest > 0)
+        padding = np.zeros((len(queries), _PADDING), np.float32)
         try:
             labels, distances = self._graph.query(
-                self._as_stored(queries * scales, padding),
+                self._rounded(queries * scales, padding),
                 k=k,
                 num_threads=torch.get_num_threads(),
                 query_ef=max(k, min(self.options.ef_search, len(self))),
@@ -269,7 +241,7 @@ class VoyagerBackend:
         except self._voyager.RecallError:
             # Some vectors cannot be reached from others; many equal ones bring that about.
             return self._scan(queries, k)
-        return labels.astype(np.int64), (1 - distances) / (scales * np.float32(self._scaling.scale))
+        return labels.astype(np.int64), (1 - distances) / (scales * np.float32(self._scale))
 
     def _scan(self, queries: NDArray[np.float32], k: int) -> Results:
         """Compare queries with all vectors."""
@@ -285,17 +257,19 @@ class VoyagerBackend:
 
     # --- in and out of the graph --------------------------------------------------------------
 
+    @property
+    def _limit(self) -> float:
+        return _STORAGE[self._storage][1]
+
     def _parts(self, n: int) -> Iterator[slice]:
-        step = max(1, _BYTES_AT_ONCE // (4 * (self.dim + self._scaling.padding)))
+        step = max(1, _BYTES_AT_ONCE // (4 * (self.dim + _PADDING)))
         return (slice(begin, begin + step) for begin in range(0, n, step))
 
-    def _as_stored(
+    def _rounded(
         self, scaled: NDArray[np.float32], padding: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Append the padding, so far one number per row, and prepare for rounding."""
-        rows = np.empty((len(scaled), self.dim + self._scaling.padding), np.float32)
-        rows[:, : self.dim] = scaled
-        rows[:, self.dim :] = padding[:, None]
+        """Return rows that Voyager turns into what is nearest to them in the storage type."""
+        rows = np.concatenate([scaled, padding], axis=1)
         if self._storage == "float8":
             rows += np.copysign(np.float32(_FLOAT8_STEP / 2), rows)
             np.clip(rows, -1, 1, out=rows)
@@ -303,7 +277,7 @@ class VoyagerBackend:
 
     def _stored(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """Yield the labels and vectors the graph holds, some at a time."""
-        graph, scale = self._graph, np.float32(self._scaling.scale)
+        graph, scale = self._graph, np.float32(self._scale)
         labels = np.fromiter(graph.ids, np.int64)
         labels = np.setdiff1d(labels, np.fromiter(self._removed, np.int64))
         for part in self._parts(len(labels)):
