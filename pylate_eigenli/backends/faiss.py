@@ -80,7 +80,7 @@ class FaissBackend:
         self.dim = dim
         self.options = options
         self._faiss = library("faiss")
-        self._factory = options.factory or default_factory(size)
+        self._factory = default_factory(size) if options.factory is None else options.factory
         self._removed = np.empty(0, np.int64)  # as far as the index cannot remove them itself
         self._borrowed: NDArray[np.uint8] | None = None
         metric = self._faiss.METRIC_INNER_PRODUCT

@@ -20,11 +20,10 @@ ours, so they are changed before it sees them:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -36,15 +35,26 @@ from .blob import ByteStream, read_blob, write_blob
 
 Storage = Literal["float32", "float8", "e4m3"]
 
-# What a storage type is called by Voyager, and the largest number to store in it. Of E4M3 that is
-# one below the largest there is, which rounding must not exceed.
-_STORAGE: dict[Storage, tuple[str, float]] = {
-    "float32": ("Float32", math.inf),
-    "float8": ("Float8", 1.0),
-    "e4m3": ("E4M3", 416.0),
+
+class _Number(NamedTuple):
+    """What a storage type is called by Voyager, and how vectors are scaled to fit it.
+
+    The first vectors are to have their largest entry, of a type with steps of a constant size, or
+    else their length below ``limit`` by a factor of ``headroom``. It is better to use all steps;
+    but where precision is relative, later vectors may as well be much longer.
+    """
+
+    name: str
+    limit: float
+    headroom: float
+
+
+_NUMBERS: dict[Storage, _Number] = {
+    "float32": _Number("Float32", 1024, 16),  # a distance is 1 - x'y: no use if x'y is tiny
+    "float8": _Number("Float8", 1, 1.25),
+    "e4m3": _Number("E4M3", 416, 16),  # one below the largest, which rounding must not exceed
 }
 _FLOAT8_STEP = 1 / 127
-_HEADROOM = 1.25  # how much larger than the first vectors later ones may be
 _PADDING = 256  # random vectors of that many dimensions have inner products of about 1/16
 _MANY = 100_000
 # Voyager counts the numbers of one call in 32 bits; far below that, copies stay small.
@@ -76,8 +86,8 @@ class VoyagerOptions:
     ef_search: int = 200
 
     def __post_init__(self) -> None:
-        if self.storage not in _STORAGE:
-            raise ValueError(f"storage must be one of {', '.join(_STORAGE)}, got {self.storage!r}")
+        if self.storage not in _NUMBERS:
+            raise ValueError(f"storage must be one of {', '.join(_NUMBERS)}, got {self.storage!r}")
         if self.M == 1:
             raise ValueError("M must be at least 2, got 1")
         check_positive(M=self.M, ef_construction=self.ef_construction, ef_search=self.ef_search)
@@ -159,13 +169,11 @@ class VoyagerBackend:
         vectors = check_vectors(vectors, self.dim)
         if not len(vectors):
             return
-        # Steps of a constant size are best used if entries just fit. Where precision is relative,
-        # whole vectors can.
-        size = np.abs(vectors) if self._storage == "float8" else np.sqrt(_squares(vectors))
-        largest = float(size.max())
+        sizes = np.abs(vectors) if self._storage == "float8" else np.sqrt(_squares(vectors))
+        largest = float(sizes.max())
         if self._graph is None:
             self._start(largest)
-        elif self._scale * largest > self._limit:
+        elif self._scale * largest > self._number.limit:
             self._remake(largest)
         self._insert(labels, vectors)
 
@@ -179,8 +187,8 @@ class VoyagerBackend:
 
     def _start(self, largest: float) -> None:
         """Begin an empty graph for vectors of about this size."""
-        scaled = largest > 0 and self._limit < math.inf
-        self._scale = self._limit / (_HEADROOM * largest) if scaled else 1.0
+        number = self._number
+        self._scale = number.limit / (number.headroom * largest) if largest > 0 else 1.0
         self._longest = 0.0
         self._removed = set()
         self._graph = self._voyager.Index(
@@ -188,7 +196,7 @@ class VoyagerBackend:
             self.dim + _PADDING,
             M=self._M,
             ef_construction=self.options.ef_construction,
-            storage_data_type=getattr(self._voyager.StorageDataType, _STORAGE[self._storage][0]),
+            storage_data_type=getattr(self._voyager.StorageDataType, number.name),
         )
 
     def _remake(self, largest: float) -> None:
@@ -227,9 +235,7 @@ class VoyagerBackend:
     def _find(self, queries: NDArray[np.float32], k: int) -> Results:
         # Queries are rounded like vectors, but each can have a scale of its own.
         largest = np.abs(queries).max(axis=1, keepdims=True)
-        scales = np.ones_like(largest)
-        if self._limit < math.inf:
-            np.divide(self._limit, largest, out=scales, where=largest > 0)
+        scales = np.float32(self._number.limit) / np.where(largest > 0, largest, np.float32(1))
         padding = np.zeros((len(queries), _PADDING), np.float32)
         try:
             labels, distances = self._graph.query(
@@ -258,8 +264,8 @@ class VoyagerBackend:
     # --- in and out of the graph --------------------------------------------------------------
 
     @property
-    def _limit(self) -> float:
-        return _STORAGE[self._storage][1]
+    def _number(self) -> _Number:
+        return _NUMBERS[self._storage]
 
     def _parts(self, n: int) -> Iterator[slice]:
         step = max(1, _BYTES_AT_ONCE // (4 * (self.dim + _PADDING)))
