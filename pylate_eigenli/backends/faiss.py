@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +74,7 @@ class FaissBackend:
     [[8]]
     """
 
-    options_type = FaissOptions
+    options_type: ClassVar[type] = FaissOptions
 
     def __init__(self, dim: int, size: int, options: FaissOptions) -> None:
         self.dim = dim
@@ -95,14 +95,12 @@ class FaissBackend:
     @classmethod
     def from_bytes(cls, data: NDArray[np.uint8], options: FaissOptions) -> Self:
         header, body = read_blob(data)
-        self = cls.__new__(cls)
-        self.dim = header["dim"]
+        self = cls(header["dim"], 0, replace(options, factory=header["factory"]))
         self.options = options
-        self._faiss = faiss = library("faiss")
-        self._factory = header["factory"]
         self._removed = np.array(header["removed"], np.int64)
         # The index uses the bytes where they are, so that a mapped file is not read as a whole.
         self._borrowed = body
+        faiss = self._faiss
         self._use(faiss.read_index(faiss.ZeroCopyIOReader(faiss.swig_ptr(body), len(body))))
         return self
 
@@ -163,10 +161,10 @@ class FaissBackend:
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         queries = check_vectors(queries, self.dim)
         labels, products = no_results(len(queries), k)
-        if not len(queries) or not len(self):
-            return labels, products
         total = int(self._index.ntotal)
         wanted = min(k, len(self))
+        if not wanted or not len(queries):
+            return labels, products
         # As many removed ones as there are on average, or twice as many as last time.
         fetched = wanted * total // len(self)
         while True:

@@ -12,7 +12,7 @@ ours, so they are changed before it sees them:
 - The inner-product space lengthens every vector, along one more dimension, to the longest so far.
   Nearest neighbours are then those of largest inner product, but the graph suffers: all short
   vectors become neighbours of all others, and the long ones, which have the large inner products,
-  cannot be reached. (Of packed projectors of short documents, half the best ten were missed.)
+  cannot be reached. (Of packed projectors of short documents, up to half the best ten were missed.)
   So vectors are given equal lengths here, each by random numbers of its own in some further
   dimensions. Those are nearly orthogonal, so that inner products, also those the graph is built by,
   stay what they are, and there is nothing left to lengthen.
@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -114,7 +114,7 @@ class VoyagerBackend:
     [[8]]
     """
 
-    options_type = VoyagerOptions
+    options_type: ClassVar[type] = VoyagerOptions
     sample_size = 0
 
     def __init__(self, dim: int, size: int, options: VoyagerOptions) -> None:
