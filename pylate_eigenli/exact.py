@@ -6,6 +6,7 @@ beside it, so equal documents get equal scores to the last bit.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -109,6 +110,20 @@ def _rows(segment: Segment, name: str) -> tuple[NDArray[Any], NDArray[np.float32
     return rows, segment.column(scales) if segment.has(scales) else _NO_SCALES
 
 
+def _in_parallel(
+    documents: NDArray[np.int64],
+    score: Callable[[NDArray[np.int64], NDArray[np.float32]], None],
+) -> NDArray[np.float32]:
+    """Return what ``score`` writes for the documents, a part of them per task."""
+    out = np.empty(len(documents), np.float32)
+    for_ranges(
+        lambda begin, end: score(documents[begin:end], out[begin:end]),
+        len(documents),
+        _DOCUMENTS_PER_TASK,
+    )
+    return out
+
+
 def exact_scores(
     segment: Segment, documents: NDArray[np.int64], tokens: NDArray[np.float32]
 ) -> NDArray[np.float32]:
@@ -130,14 +145,10 @@ def exact_scores(
     rows, scales = _rows(segment, "basis")
     floors = segment.column("floor")
     offsets = segment.offsets
-    out = np.empty(len(documents), np.float32)
-
-    def task(begin: int, end: int) -> None:
-        chosen = slice(begin, end)
-        _score(rows, scales, offsets, floors, documents[chosen], tokens, out[chosen])
-
-    for_ranges(task, len(documents), _DOCUMENTS_PER_TASK)
-    return out
+    return _in_parallel(
+        documents,
+        lambda part, out: _score(rows, scales, offsets, floors, part, tokens, out),
+    )
 
 
 def maxsim_scores(
@@ -149,11 +160,6 @@ def maxsim_scores(
     """
     rows, scales = _rows(segment, "token")
     offsets = segment.offsets
-    out = np.empty(len(documents), np.float32)
-
-    def task(begin: int, end: int) -> None:
-        chosen = slice(begin, end)
-        _maxsim(rows, scales, offsets, documents[chosen], tokens, out[chosen])
-
-    for_ranges(task, len(documents), _DOCUMENTS_PER_TASK)
-    return out
+    return _in_parallel(
+        documents, lambda part, out: _maxsim(rows, scales, offsets, part, tokens, out)
+    )

@@ -59,10 +59,8 @@ class Projections(NamedTuple):
     vectors: SVProjection | None
 
     @classmethod
-    def load(cls, snapshot: Snapshot) -> Projections | None:
-        """Return the projections of a state, None if it has no documents yet."""
-        if not snapshot.meta:
-            return None
+    def load(cls, snapshot: Snapshot) -> Projections:
+        """Return the projections of a state."""
         arrays: dict[str, dict[str, NDArray[Any]]] = {"tokens": {}, "vectors": {}}
         for name, array in snapshot.collection.items():
             kind, _, rest = name.removeprefix(_PROJECTION).partition(".")

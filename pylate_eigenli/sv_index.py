@@ -120,7 +120,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         self.n_candidates = n_candidates
         self.tokens_of = tokens_of
         self._given = Projections(token_projection, projection)
+        # What was loaded last, and of which arrays of a collection.
         self._accelerator: tuple[Hashable, backends.Backend] | None = None
+        self._loaded: tuple[Hashable, Projections] | None = None
         check_rerank(rerank, self.settings, tokens_of)
         if self.settings.backend != "exact":
             backends.check(self.settings.backend, self.settings.backend_options)
@@ -131,7 +133,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         settings = self.settings_type(**transaction.meta["settings"])
         if not transaction.base.meta:
             self._given.store(transaction)
-        projections = Projections.load(transaction.base) or self._given
+        projections = self._projections(transaction.base)
         subspaces = projections.subspaces(tokens, settings)
         first = transaction.meta.get("next_label", 0)
         transaction.meta["next_label"] = first + len(ids)
@@ -149,6 +151,15 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             documents["floor"] = subspaces.floors.float().cpu().numpy()
             rows, lengths = codec.encode("basis", subspaces.bases, "float16"), subspaces.ranks
         transaction.append(ids, documents=documents, rows=rows, lengths=lengths)
+
+    def _projections(self, snapshot: Snapshot) -> Projections:
+        """Return the projections of a state, loaded once; those given if it has none yet."""
+        if not snapshot.meta:
+            return self._given
+        key = snapshot.manifest.collection
+        if self._loaded is None or self._loaded[0] != key:
+            self._loaded = (key, Projections.load(snapshot))
+        return self._loaded[1]
 
     # --- searching ----------------------------------------------------------------------------
 
@@ -193,7 +204,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         if not snapshot.segments:
             yield from (Hits(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries)
             return
-        projections = Projections.load(snapshot) or self._given
+        projections = self._projections(snapshot)
         vectors, constants = projections.query_vectors(queries, self._settings_of(snapshot)[0].k)
         wanted = k if rerank == "none" else max(k, n_candidates)
         scanned_from, found = self._accelerated(snapshot, vectors, max(wanted, n_candidates))
@@ -368,7 +379,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         queries = collect(queries_embeddings, dim=self.dim, device="cpu", names="query")
         if not len(snapshot):
             return 1.0
-        projections = Projections.load(snapshot) or self._given
+        projections = self._projections(snapshot)
         vectors, _ = projections.query_vectors(queries, self.settings.k)
         shares = []
         for i, hits in enumerate(found):
