@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -21,12 +22,20 @@ def encode(name: str, rows: Tensor, dtype: RowDtype) -> dict[str, NDArray[Any]]:
     if dtype != "int8":
         return {name: values.astype(dtype)}
     scale = np.abs(values).max(axis=1, keepdims=True) / 127
+    scale[scale == 0] = 1  # a direction of no weight
     return {name: np.rint(values / scale).astype(np.int8), scale_of(name): scale[:, 0]}
 
 
 def scale_of(name: str) -> str:
     """Return the name of the column with the scales of another."""
     return f"{name}_scale"
+
+
+def decode(name: str, columns: Mapping[str, NDArray[Any]]) -> Tensor:
+    """Return what :func:`encode` has made columns of, as they keep it. Shape: (n, d), float32."""
+    rows = torch.from_numpy(columns[name].astype(np.float32))
+    scale = columns.get(scale_of(name))
+    return rows if scale is None else rows * torch.from_numpy(scale)[:, None]
 
 
 def _float_rows(segment: Segment, name: str, rows: slice | NDArray[np.int64]) -> Tensor:

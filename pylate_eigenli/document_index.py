@@ -20,16 +20,18 @@ from pylate.rank import RerankResult
 from tqdm.auto import tqdm
 from typing_extensions import Self
 
+from .background import Background, Queries
 from .codec import decode_documents
 from .errors import IndexFormatError, UnknownDocumentError
 from .search import Hits
-from .storage import DocumentId, Snapshot, Store, Transaction
+from .settings import check_query_options
+from .storage import DocumentId, Segment, Snapshot, Store, Transaction
 from .tokens import TokenBatch, collect, split_items
 
 SettingsT = TypeVar("SettingsT", bound=Any)
 # For each query the sorted global rows to choose from, or None for all; None if that holds for all.
 Allowed: TypeAlias = Sequence[NDArray[np.int64] | None] | None
-Find: TypeAlias = Callable[[Snapshot, TokenBatch, int, Allowed], Iterable[Hits]]
+Find: TypeAlias = Callable[[Snapshot, Queries, int, Allowed], Iterable[Hits]]
 
 
 class DocumentIndex(Base, Generic[SettingsT]):
@@ -80,14 +82,26 @@ class DocumentIndex(Base, Generic[SettingsT]):
     # --- what a concrete index adds -----------------------------------------------------------
 
     @abstractmethod
-    def _append(self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch) -> None:
-        """Compress a batch of documents and append it."""
+    def _append(
+        self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch
+    ) -> NDArray[np.float64]:
+        """Compress a batch of documents, append it, and return the sum of their matrices (d, d)."""
+
+    @abstractmethod
+    def _matrix_sum(
+        self, snapshot: Snapshot, segment: Segment, documents: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Return the sum of the matrices of stored documents (d, d), as :meth:`_append` had it."""
+
+    def _comparable(self, snapshot: Snapshot, queries: TokenBatch) -> TokenBatch:
+        """Return the tokens that are compared with subspaces."""
+        return self._settings_of(snapshot)[0].centred_queries(queries)  # type: ignore[no-any-return]
 
     @abstractmethod
     def _find(
         self,
         snapshot: Snapshot,
-        queries: TokenBatch,
+        queries: Queries,
         k: int,
         allowed: Allowed,
     ) -> Iterable[Hits]:
@@ -212,6 +226,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
         ):
             settings, dim = self._settings_of(transaction.base)
             pairs = _pairs(iter(ids), iter(embeddings))
+            background = self._background(transaction.base)
             added = 0
             while batch := list(islice(pairs, batch_size)):
                 batch_ids = [document_id for document_id, _ in batch]
@@ -223,11 +238,15 @@ class DocumentIndex(Base, Generic[SettingsT]):
                 )
                 dim = tokens.dim
                 transaction.meta.update(kind=self.kind, settings=asdict(settings), dim=dim)
-                self._append(transaction, batch_ids, tokens)
+                replaced = self._matrices_of(transaction.base, batch_ids)
+                matrices = self._append(transaction, batch_ids, tokens)
+                background = background or Background.empty(len(matrices))
+                background = background.minus(*replaced).plus(matrices, len(batch))
                 added += len(batch)
                 progress.update(len(batch))
-            if not added:
+            if background is None or not added:
                 raise ValueError("no documents were given")
+            transaction.meta["background"] = background.to_json()
         self._changed()
         return self
 
@@ -245,8 +264,38 @@ class DocumentIndex(Base, Generic[SettingsT]):
         with self._open_store.transaction() as transaction:
             self._settings_of(transaction.base)
             transaction.remove(ids)
+            background = self._background(transaction.base)
+            if background is not None:
+                background = background.minus(*self._matrices_of(transaction.base, ids))
+                transaction.meta["background"] = background.to_json()
         self._changed()
         return self
+
+    def _matrices_of(
+        self, snapshot: Snapshot, ids: Sequence[DocumentId]
+    ) -> tuple[NDArray[np.float64] | float, int]:
+        """Return the sum of the matrices of those documents that are there, and their number."""
+        rows = snapshot.locate(ids)
+        rows = np.unique(rows[rows >= 0])
+        parts = [
+            self._matrix_sum(snapshot, segment, local)
+            for segment, local, _ in snapshot.by_segment(rows)
+        ]
+        return sum(parts, 0.0), len(rows)
+
+    def _background(self, snapshot: Snapshot) -> Background | None:
+        """Return the background of a state, counted if it was made before there was one."""
+        stored = snapshot.meta.get("background")
+        if stored is not None:
+            return Background.from_json(stored)
+        background = None
+        for segment in snapshot.segments:
+            living = np.flatnonzero(segment.alive)
+            for part in np.array_split(living, -(-len(living) // 1024) or 1):
+                matrices = self._matrix_sum(snapshot, segment, part)
+                background = background or Background.empty(len(matrices))
+                background = background.plus(matrices, len(part))
+        return background
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -255,6 +304,8 @@ class DocumentIndex(Base, Generic[SettingsT]):
         queries_embeddings: Any,
         k: int = 10,
         subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None = None,
+        idf: float | None = None,
+        background: float | None = None,
     ) -> list[list[RerankResult]]:
         """Find the documents with the highest scores.
 
@@ -268,13 +319,20 @@ class DocumentIndex(Base, Generic[SettingsT]):
         subset
             Ids to restrict the search to: one list for all queries or one list per query. Ids
             that the index does not hold are ignored.
+        idf
+            Exponent of the spectral idf, which makes directions that many documents hold count
+            less; 0 for none. By default what the index was made with.
+        background
+            Share of the background to subtract from queries, so that long documents do not win
+            for being long; 0 for none. By default what the index was made with.
+            See :mod:`pylate_eigenli.background`.
 
         Returns
         -------
         For each query a list of results with ``id`` and ``score``, best first; of equal ones the
         one added first.
         """
-        return self._answer(self._find, queries_embeddings, k, subset)
+        return self._answer(self._find, queries_embeddings, k, subset, idf, background)
 
     def _answer(
         self,
@@ -282,13 +340,16 @@ class DocumentIndex(Base, Generic[SettingsT]):
         queries_embeddings: Any,
         k: int,
         subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None,
+        idf: float | None,
+        background: float | None,
     ) -> list[list[RerankResult]]:
         """Check and translate a search, let ``find`` do it, and translate its hits back."""
         if not isinstance(k, (int, np.integer)) or k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}")
         snapshot = self._snapshot
         _, dim = self._settings_of(snapshot)
-        queries = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+        tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+        queries = self._queries(snapshot, tokens, idf, background)
         allowed = _allowed_rows(snapshot, subset, len(queries))
         return [
             [
@@ -297,6 +358,20 @@ class DocumentIndex(Base, Generic[SettingsT]):
             ]
             for rows, scores in find(snapshot, queries, int(k), allowed)
         ]
+
+    def _queries(
+        self, snapshot: Snapshot, tokens: TokenBatch, idf: float | None, background: float | None
+    ) -> Queries:
+        """Return queries as they meet the documents of a state."""
+        settings, dim = self._settings_of(snapshot)
+        idf = settings.idf if idf is None else idf
+        share = settings.background if background is None else background
+        check_query_options(idf, share)
+        comparable = tokens if dim is None else self._comparable(snapshot, tokens)
+        if not idf and not share:
+            return Queries(tokens, comparable)
+        known = self._background(snapshot) or Background.empty(comparable.dim)
+        return known.prepare(tokens, comparable, idf, share)
 
     def _rows_by_id(
         self, column: str, documents_ids: Sequence[Sequence[DocumentId]]

@@ -112,7 +112,7 @@ def _add_eight(x: Any, t: int, out: Any) -> None:
 
 
 @_jit
-def _second_moment(x: Any, out: Any) -> None:
+def second_moment(x: Any, out: Any) -> None:
     """Write X'X of x (m, d) to out[:d, :d], both triangles."""
     m, d = x.shape
     out[:d, :d] = 0
@@ -377,9 +377,9 @@ def solve(
         n = m if dual else d
         wanted = min(k, n)
         if dual:
-            _second_moment(np.ascontiguousarray(x.T), a)
+            second_moment(np.ascontiguousarray(x.T), a)
         else:
-            _second_moment(x, a)
+            second_moment(x, a)
         _tridiagonalise(a, n, diagonal, off, v, tau)
         width = _largest_eigenvalues(diagonal, off, n, wanted, start)
         found = values[document]

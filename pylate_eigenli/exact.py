@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
+from torch import Tensor
 
 from .codec import scale_of
 from .parallel import for_ranges
@@ -125,7 +126,10 @@ def _in_parallel(
 
 
 def exact_scores(
-    segment: Segment, documents: NDArray[np.int64], tokens: NDArray[np.float32]
+    segment: Segment,
+    documents: NDArray[np.int64],
+    query: Tensor,
+    against: Tensor | None = None,
 ) -> NDArray[np.float32]:
     """Score documents of a segment by EigenLI, from its columns ``basis`` and ``floor``.
 
@@ -135,8 +139,10 @@ def exact_scores(
         The segment.
     documents
         Rows of documents within it. Shape: (n,).
-    tokens
-        The query. Shape: (tokens, d), float32, contiguous.
+    query
+        Its tokens. Shape: (tokens, d), float32.
+    against
+        What to subtract, see :class:`pylate_eigenli.background.Queries`.
 
     Returns
     -------
@@ -145,19 +151,27 @@ def exact_scores(
     rows, scales = _rows(segment, "basis")
     floors = segment.column("floor")
     offsets = segment.offsets
-    return _in_parallel(
-        documents,
-        lambda part, out: _score(rows, scales, offsets, floors, part, tokens, out),
-    )
+
+    def scores(tokens: NDArray[np.float32]) -> NDArray[np.float32]:
+        return _in_parallel(
+            documents,
+            lambda part, out: _score(rows, scales, offsets, floors, part, tokens, out),
+        )
+
+    found = scores(query.contiguous().numpy())
+    if against is not None:
+        found -= float(query.square().sum()) * scores(against.numpy())
+    return found
 
 
 def maxsim_scores(
-    segment: Segment, documents: NDArray[np.int64], tokens: NDArray[np.float32]
+    segment: Segment, documents: NDArray[np.int64], query: Tensor
 ) -> NDArray[np.float32]:
     """Score documents of a segment by MaxSim, from its column ``token``.
 
     Parameters and result are those of :func:`exact_scores`.
     """
+    tokens = query.contiguous().numpy()
     rows, scales = _rows(segment, "token")
     offsets = segment.offsets
     return _in_parallel(

@@ -137,6 +137,10 @@ class SVProjection:
         """Project queries (n, D). Shape: (n, dim), float32."""
         return _checked(vectors, len(self.mean), "query") @ self.directions.mT
 
+    def restore(self, projected: Tensor) -> Tensor:
+        """Return what of centred documents (..., dim) their projections tell. Shape: (..., D)."""
+        return projected @ self.directions.to(projected)
+
     def constants(self, vectors: Tensor) -> Tensor:
         """Return what to add to all scores of each of the queries (n, D). Shape: (n,), float32."""
         return _checked(vectors, len(self.mean), "query") @ self.mean

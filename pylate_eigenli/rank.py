@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from pylate.rank import RerankResult
 
+from .filters import SpectralFilter, as_filter
 from .subspace import ShortDocuments, subspaces_of
 from .tokens import collect
 
@@ -19,6 +20,7 @@ def rerank(
     *,
     k: int = 32,
     short_documents: ShortDocuments = "fill",
+    filter: str | SpectralFilter = "hard",
 ) -> list[list[RerankResult]]:
     """Order each query's documents by their EigenLI score.
 
@@ -37,6 +39,8 @@ def rerank(
     short_documents
         What documents of fewer than k independent tokens get for the rest: ``"fill"`` or
         ``"truncate"``. See :func:`pylate_eigenli.compress`.
+    filter
+        How much the directions count, see :func:`pylate_eigenli.compress`.
 
     Returns
     -------
@@ -67,8 +71,8 @@ def rerank(
             continue
         names = [f"document {document_id!r}" for document_id in ids]
         tokens = collect(documents, dim=queries.dim, device=query.device, names=names)
-        subspaces = subspaces_of(tokens, k, short_documents)
-        caught = ((subspaces.bases @ query.mT) ** 2).sum(1)
+        subspaces = subspaces_of(tokens, k, short_documents, as_filter(filter))
+        caught = ((subspaces.rows @ query.mT) ** 2).sum(1)
         owner = torch.repeat_interleave(torch.from_numpy(subspaces.ranks)).to(caught.device)
         scores = torch.zeros_like(subspaces.floors).index_add_(0, owner, caught)
         scores = torch.lerp(scores, query.square().sum(), subspaces.floors)

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from . import codec
 from .exact import exact_scores, maxsim_scores
 from .storage import DocumentId, Segment
 from .sv_encoding import Projections, SVSettings
 from .tokens import TokenBatch, collect
-from .vectors import pack_moments, pack_subspaces
+from .vectors import pack_queries
 
 Rerank = Literal["none", "eigenli", "maxsim"]
 TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
@@ -35,7 +35,8 @@ def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) 
 def rescore(
     segment: Segment,
     documents: NDArray[np.int64],
-    query: NDArray[np.float32],
+    query: Tensor,
+    against: Tensor | None,
     rerank: Rerank,
     settings: SVSettings,
     projections: Projections,
@@ -50,7 +51,9 @@ def rescore(
     documents
         Rows of documents within it. Shape: (n,).
     query
-        Its tokens, projected like the documents' for ``"eigenli"``. Shape: (tokens, d), float32.
+        Its tokens, those to compare with subspaces for ``"eigenli"``. Shape: (tokens, d), float32.
+    against
+        What to subtract for ``"eigenli"``, see :class:`pylate_eigenli.background.Queries`.
     rerank
         ``"maxsim"`` or ``"eigenli"``.
     settings, projections
@@ -65,8 +68,7 @@ def rescore(
     if rerank == "maxsim" and segment.has("token"):
         return maxsim_scores(segment, documents, query)
     if rerank == "eigenli" and segment.has("basis"):
-        return exact_scores(segment, documents, query)
-    tokens = torch.from_numpy(query)
+        return exact_scores(segment, documents, query, against)
     if segment.has("token"):
         batch = collect(codec.decode_documents(segment, "token", documents))
     else:
@@ -75,7 +77,7 @@ def rescore(
         names = [f"document {document_id!r}" for document_id in ids]
         batch = collect(tokens_of(ids), device="cpu", names=names)
     if rerank == "maxsim":
-        return np.array([(d @ tokens.mT).amax(0).sum().item() for d in batch], np.float32)
-    subspaces = projections.subspaces(batch, settings)
-    packed = pack_subspaces(subspaces.bases, subspaces.offsets, subspaces.floors.numpy())
-    return (packed @ pack_moments(TokenBatch(tokens, np.array([0, len(tokens)])))[0]).numpy()
+        return np.array([(d @ query.mT).amax(0).sum().item() for d in batch], np.float32)
+    packed = projections.packed(batch, settings)
+    as_batch = TokenBatch(query, np.array([0, len(query)]))
+    return (packed @ pack_queries(as_batch, against)[0]).numpy()

@@ -19,12 +19,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .background import Queries
 from .codec import decode_range
 from .exact import exact_scores
 from .screen import Panel
 from .storage import Segment, Snapshot
 from .tokens import TokenBatch
-from .vectors import pack, pack_moments
+from .vectors import pack, pack_queries
 
 # float32 products of unit vectors, summed over a query of total mass 1, are this close.
 _FLOAT_MARGIN = 4e-6
@@ -64,7 +65,7 @@ class ExactSearch:
     def search(
         self,
         snapshot: Snapshot,
-        queries: TokenBatch,
+        queries: Queries,
         k: int,
         allowed: Sequence[NDArray[np.int64] | None] | None = None,
     ) -> Iterator[Hits]:
@@ -75,7 +76,7 @@ class ExactSearch:
         snapshot
             The documents, with columns ``basis`` (per row) and ``floor``.
         queries
-            Token vectors on the CPU.
+            Their tokens on the CPU.
         k
             Number of documents wanted per query.
         allowed
@@ -87,13 +88,13 @@ class ExactSearch:
         panels = list(self._panels.items())
         self._panels = {key: panel for key, panel in panels if key in present}
         n_rows = int(snapshot.starts[-1])
-        tokens = list(queries)
+        tokens = list(queries.tokens)
         at_once = int(np.clip(_SCORES_BYTES // (4 * max(n_rows, 1)), 1, 128))
         for begin in range(0, len(tokens), at_once):
             chunk = list(range(begin, min(begin + at_once, len(tokens))))
             # A short list of candidates is scored exactly without screening.
             screened = [i for i in chunk if not _is_short(_allowed(allowed, i))]
-            approximate, margins = self._screen(snapshot, tokens, screened)
+            approximate, margins = self._screen(snapshot, tokens, screened, queries.against)
             position = {query: i for i, query in enumerate(screened)}
             for i in chunk:
                 candidates = _allowed(allowed, i)
@@ -101,10 +102,10 @@ class ExactSearch:
                     scores = approximate[position[i]]
                     candidates = _finalists(scores, margins[position[i]], k, candidates)
                 assert candidates is not None
-                yield self._best(snapshot, tokens[i], candidates, k)
+                yield self._best(snapshot, tokens[i], queries.against, candidates, k)
 
     def _screen(
-        self, snapshot: Snapshot, tokens: list[Tensor], chosen: list[int]
+        self, snapshot: Snapshot, tokens: list[Tensor], chosen: list[int], against: Tensor | None
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
         """Approximate scores (chosen, global rows), -inf for the dead, and their margins."""
         scores = np.full((len(chosen), int(snapshot.starts[-1])), -np.inf, np.float32)
@@ -114,8 +115,10 @@ class ExactSearch:
             torch.cat([tokens[i] for i in chosen]),
             np.concatenate([[0], np.cumsum([len(tokens[i]) for i in chosen])]),
         )
-        packed = pack_moments(batch)
+        packed = pack_queries(batch, against)
         mass = np.array([float(tokens[i].square().sum()) for i in chosen])
+        if against is not None:
+            mass *= 1 + float(against.square().sum())  # what may cancel is rounded all the same
         margins = _FLOAT_MARGIN * mass
         for start, segment in zip(snapshot.starts.tolist(), snapshot.segments, strict=False):
             target = scores[:, start : start + segment.n_documents]
@@ -124,7 +127,7 @@ class ExactSearch:
                 target[:] = panel.scores(packed)
                 margins = np.maximum(margins, panel.margin(packed) + _FLOAT_MARGIN * mass)
             else:
-                self._score_blocks(segment, batch, packed, mass, target)
+                self._score_blocks(segment, batch, packed, against is None, target)
             target[:, ~segment.alive] = -np.inf
         return scores, margins
 
@@ -149,16 +152,17 @@ class ExactSearch:
         segment: Segment,
         queries: TokenBatch,
         packed: Tensor,
-        mass: NDArray[np.float64],
+        are_moments: bool,
         out: NDArray[np.float32],
     ) -> None:
         """Write the scores of a segment's documents, computed from their bases."""
         d = queries.dim
-        # Few query tokens: multiply them with the bases. Many: form the projectors once for all.
-        directly = len(queries.tokens) < 2 * d
+        # Few query tokens: multiply them with the bases. Many, or matrices that are not just the
+        # tokens' moments: form the projectors once for all.
+        directly = are_moments and len(queries.tokens) < 2 * d
         tokens = queries.tokens.to(self.device)
         packed = packed.to(self.device)
-        total = torch.from_numpy(mass).float().to(self.device)
+        total = packed[:, :d].sum(1)
         owner_of_token = torch.repeat_interleave(torch.from_numpy(queries.lengths)).to(self.device)
         floors = torch.tensor(segment.column("floor"), device=self.device)
         ranks = np.diff(segment.offsets)
@@ -181,12 +185,17 @@ class ExactSearch:
             out[:, begin:end] = torch.lerp(scores, total[None, :], floor[:, None]).mT.cpu().numpy()
 
     @staticmethod
-    def _best(snapshot: Snapshot, query: Tensor, candidates: NDArray[np.int64], k: int) -> Hits:
+    def _best(
+        snapshot: Snapshot,
+        query: Tensor,
+        against: Tensor | None,
+        candidates: NDArray[np.int64],
+        k: int,
+    ) -> Hits:
         """Score candidates (sorted global rows) by the definition and return the best k."""
         scores = np.empty(len(candidates), np.float32)
-        tokens = query.contiguous().numpy()
         for segment, local, positions in snapshot.by_segment(candidates):
-            scores[positions] = exact_scores(segment, local, tokens)
+            scores[positions] = exact_scores(segment, local, query, against)
         order = np.argsort(-scores, kind="stable")[:k]
         return Hits(candidates[order], scores[order])
 

@@ -11,6 +11,10 @@ k - r directions are replaced by the expectation over all possible ones: of the 
 the subspace a share (k - r) / (d - r) is credited, one scalar per document (the *floor*)::
 
     score = (1 - floor) * sum_ij weight_j <q_i, w_j>^2  +  floor * sum_i |q_i|^2
+
+All weights are 1 unless a spectral filter (:mod:`pylate_eigenli.filters`) says otherwise. They are
+stored and scored as the lengths of *rows* sqrt(weight_j) w_j, so that nothing behind this module
+has to know of them.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from .eigensolver import orient, solve
+from .filters import Hard, Spectra, SpectralFilter, as_filter
 from .parallel import for_ranges
 from .tokens import TokenBatch, collect
 
@@ -46,6 +51,8 @@ class Subspaces:
         Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,), int64.
     eigenvalues
         Shape: (directions,).
+    weights
+        How much each direction counts beyond the floor, in [0, 1]. Shape: (directions,).
     floors
         Share of the query mass outside the subspace that a document is credited with.
         Shape: (documents,).
@@ -54,6 +61,7 @@ class Subspaces:
     bases: Tensor
     offsets: np.ndarray[Any, np.dtype[np.int64]]
     eigenvalues: Tensor
+    weights: Tensor
     floors: Tensor
 
     def __len__(self) -> int:
@@ -67,12 +75,18 @@ class Subspaces:
     def ranks(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         return np.diff(self.offsets)
 
+    @property
+    def rows(self) -> Tensor:
+        """What is stored and scored: sqrt(weight_j) w_j. Shape: (directions, d)."""
+        return self.bases * self.weights.sqrt()[:, None]
+
 
 def compress(
     documents_embeddings: Any,
     k: int = 32,
     *,
     short_documents: ShortDocuments = "fill",
+    filter: str | SpectralFilter = "hard",
     mask: Any = None,
     dtype: torch.dtype = torch.float32,
     device: str | torch.device | None = None,
@@ -88,6 +102,9 @@ def compress(
     short_documents
         What a document of rank r < k gets for the directions it lacks: ``"fill"`` credits their
         expected share of a query, ``"truncate"`` nothing.
+    filter
+        How much the directions count: ``"hard"``, ``"soft"``, ``"soft(<tau>)"``,
+        ``"energy(<share>)"``, or a filter of :mod:`pylate_eigenli.filters`.
     mask
         Tokens to keep. Shape: (documents, tokens), only for padded embeddings.
     dtype
@@ -108,10 +125,15 @@ def compress(
     if dtype not in (torch.float32, torch.float64):
         raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
     batch = collect(documents_embeddings, mask=mask, dtype=dtype, device=device)
-    return subspaces_of(batch, k, short_documents)
+    return subspaces_of(batch, k, short_documents, as_filter(filter))
 
 
-def subspaces_of(batch: TokenBatch, k: int, short_documents: ShortDocuments) -> Subspaces:
+def subspaces_of(
+    batch: TokenBatch,
+    k: int,
+    short_documents: ShortDocuments,
+    filter: SpectralFilter = Hard(),  # noqa: B008  (frozen)
+) -> Subspaces:
     """Compress a collected batch; see :func:`compress`."""
     check_k(k, batch.dim)
     check_short_documents(short_documents)
@@ -121,19 +143,24 @@ def subspaces_of(batch: TokenBatch, k: int, short_documents: ShortDocuments) -> 
     on_cpu = batch.tokens.device.type == "cpu"
     find = _solve_on_cpu if on_cpu else solve_batched
     bases, eigenvalues, ranks = find(batch, k, tolerances)
+    spectra = Spectra(eigenvalues, ranks, batch)
+    kept = filter.kept(spectra)
+    floors = filter.rest(spectra, kept) if short_documents == "fill" else np.zeros(len(batch))
+    # F = sum_j f_j w_j w_j' + c (I - sum_j w_j w_j'), and where c = 1 it is I, whatever the weights.
+    above = np.maximum(filter.weights(spectra) - floors[:, None], 0)
+    below_one = floors[:, None] < 1
+    weights = np.where(below_one, above / np.where(below_one, 1 - floors[:, None], 1), 1)
     offsets = np.zeros(len(batch) + 1, np.int64)
-    np.cumsum(ranks, out=offsets[1:])
-    if (ranks < k).any():
-        valid = torch.arange(k) < torch.from_numpy(ranks)[:, None]
-        bases, eigenvalues = bases[valid], eigenvalues[valid]
-    floors = np.zeros(len(batch))
-    if short_documents == "fill":
-        # Full rank (r = d) lacks nothing, so the denominator only has to be non-zero there.
-        floors = (k - ranks) / np.maximum(batch.dim - ranks, 1)
+    np.cumsum(kept, out=offsets[1:])
+    used = torch.from_numpy(weights).to(bases)
+    if (kept < k).any():
+        valid = torch.arange(k) < torch.from_numpy(kept)[:, None]
+        bases, eigenvalues, used = bases[valid], eigenvalues[valid], used[valid]
     return Subspaces(
         bases=bases.reshape(-1, batch.dim),
         offsets=offsets,
         eigenvalues=eigenvalues.reshape(-1),
+        weights=used.reshape(-1),
         floors=torch.from_numpy(floors).to(bases),
     )
 

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from . import backends, vector_column
+from .background import Queries
+from .filters import Soft, as_filter
 from .projection import SVProjection, TokenProjection
-from .storage import Snapshot, Transaction
-from .subspace import ShortDocuments, Subspaces, check_k, check_short_documents, subspaces_of
+from .settings import SpectralSettings, check_choice
+from .soft import soft_vectors
+from .storage import Transaction
+from .subspace import Subspaces
 from .tokens import TokenBatch
 from .vector_column import VectorDtype
-from .vectors import pack_moments, pack_subspaces, packed_dim
+from .vectors import pack_queries, pack_subspaces, packed_dim, unpack
 
 KeepTokens = Literal["none", "float16", "int8"]
 
 _PROJECTION = "projection."  # begins the names of their arrays in the collection
+_CENTRE = "centre"
+_ISOTROPIC_DOCUMENTS = 32  # that the centre is an average of, besides those of the first batch
 
 
 @dataclass(frozen=True)
-class SVSettings:
+class SVSettings(SpectralSettings):
     """What an index is made with; kept in its manifest and fixed from the first document on."""
 
-    k: int = 32
     dtype: VectorDtype = "int8"
-    short_documents: ShortDocuments = "fill"
     keep_tokens: KeepTokens = "none"
     keep_bases: bool = False
     projection: int | None = None
@@ -41,70 +47,111 @@ class SVSettings:
         return self.projection or packed_dim(self.token_projection or dim)
 
     def __post_init__(self) -> None:
-        check_k(self.k, None)
-        check_short_documents(self.short_documents)
-        for name, value, choices in (
-            ("dtype", self.dtype, vector_column.DTYPES),
-            ("keep_tokens", self.keep_tokens, get_args(KeepTokens)),
-            ("backend", self.backend, ("exact", *backends.NAMES)),
-        ):
-            if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        super().__post_init__()
+        check_choice("dtype", self.dtype, vector_column.DTYPES)
+        check_choice("keep_tokens", self.keep_tokens, get_args(KeepTokens))
+        check_choice("backend", self.backend, ("exact", *backends.NAMES))
 
 
 class Projections(NamedTuple):
-    """What makes tokens and vectors shorter; kept as arrays of the collection."""
+    """What makes tokens and vectors shorter; kept as arrays of the collection.
 
-    tokens: TokenProjection | None
-    vectors: SVProjection | None
+    Parameters
+    ----------
+    tokens, vectors
+        The projections, if any.
+    centre
+        What is subtracted from vectors that are not projected, near the mean of all of them: codes
+        of few bits are best spent on what documents do not have in common. Shape: (D,), float32.
+    """
+
+    tokens: TokenProjection | None = None
+    vectors: SVProjection | None = None
+    centre: Tensor | None = None
 
     @classmethod
-    def load(cls, snapshot: Snapshot) -> Projections:
-        """Return the projections of a state."""
-        arrays: dict[str, dict[str, NDArray[Any]]] = {"tokens": {}, "vectors": {}}
-        for name, array in snapshot.collection.items():
+    def load(cls, arrays: Mapping[str, NDArray[Any]]) -> Projections:
+        """Return the projections among the arrays of a collection."""
+        found: dict[str, dict[str, NDArray[Any]]] = {"tokens": {}, "vectors": {}}
+        for name, array in arrays.items():
             kind, _, rest = name.removeprefix(_PROJECTION).partition(".")
             if name.startswith(_PROJECTION):
-                arrays[kind][rest] = array
+                found[kind][rest] = array
+        centre = arrays.get(_CENTRE)
         return cls(
-            TokenProjection.from_arrays(arrays["tokens"]) if arrays["tokens"] else None,
-            SVProjection.from_arrays(arrays["vectors"]) if arrays["vectors"] else None,
+            TokenProjection.from_arrays(found["tokens"]) if found["tokens"] else None,
+            SVProjection.from_arrays(found["vectors"]) if found["vectors"] else None,
+            None if centre is None else torch.tensor(centre),
         )
 
     def store(self, transaction: Transaction) -> None:
         """Make the projections part of the collection."""
-        for kind, projection in zip(self._fields, self, strict=True):
+        for kind, projection in (("tokens", self.tokens), ("vectors", self.vectors)):
             if projection is not None:
                 for name, array in projection.to_arrays().items():
                     transaction.set_collection(f"{_PROJECTION}{kind}.{name}", array)
+        if self.centre is not None:
+            transaction.set_collection(_CENTRE, self.centre.numpy())
+
+    def centred_on(self, packed: Tensor, settings: SVSettings, d: int) -> Projections:
+        """Return the projections with a centre chosen for vectors like those given (n, D).
+
+        The average k-dimensional subspace, (k / d) I, counts as some of them, so that a first
+        batch of few documents does no harm.
+        """
+        if self.vectors is not None:
+            return self
+        total = packed.sum(0, dtype=torch.float64) + _ISOTROPIC_DOCUMENTS * _isotropic(settings, d)
+        return self._replace(centre=(total / (len(packed) + _ISOTROPIC_DOCUMENTS)).float())
 
     def project(self, batch: TokenBatch) -> TokenBatch:
         """Return the tokens that subspaces are made of and compared with."""
         return batch if self.tokens is None else self.tokens.transform_batch(batch)
 
-    def subspaces(self, tokens: TokenBatch, settings: SVSettings) -> Subspaces:
-        """Return the subspaces of documents."""
-        return subspaces_of(self.project(tokens), settings.k, settings.short_documents)
+    def packed(
+        self, tokens: TokenBatch, settings: SVSettings, subspaces: Subspaces | None = None
+    ) -> Tensor:
+        """Return the kernel vectors of documents, neither centred nor projected. Shape: (n, D).
 
-    def document_vectors(self, subspaces: Subspaces, k: int) -> torch.Tensor:
-        """Return the vectors of documents, centred: by the projection, or else by the vector of
-        the average k-dimensional subspace, (k / d) I, which adds the same to all of a query's scores.
+        Unless their subspaces are given (and then stand for them), the soft filter needs none.
         """
-        bases = subspaces.bases.cpu()
-        packed = pack_subspaces(bases, subspaces.offsets, subspaces.floors.float().cpu().numpy())
+        tokens = self.project(tokens)
+        chosen = as_filter(settings.filter)
+        if subspaces is None and isinstance(chosen, Soft):
+            return soft_vectors(settings.centred(tokens), chosen.threshold(tokens.dim))
+        subspaces = subspaces or settings.subspaces(tokens)
+        floors = subspaces.floors.float().cpu().numpy()
+        return pack_subspaces(subspaces.rows.float().cpu(), subspaces.offsets, floors)
+
+    def document_vectors(self, packed: Tensor) -> Tensor:
+        """Return the vectors to keep of kernel vectors (n, D), which are overwritten."""
         if self.vectors is not None:
             return self.vectors.transform_documents(packed)
-        d = bases.shape[1]
-        packed[:, :d] -= k / d
-        return packed
+        assert self.centre is not None
+        return packed.sub_(self.centre)
 
-    def query_vectors(
-        self, queries: TokenBatch, k: int
-    ) -> tuple[torch.Tensor, NDArray[np.float32]]:
+    def query_vectors(self, queries: Queries) -> tuple[Tensor, NDArray[np.float32]]:
         """Return the vectors of queries and what to add to all scores of each."""
-        queries = self.project(queries)
-        packed = pack_moments(queries)
+        packed = pack_queries(queries.tokens, queries.against)
         if self.vectors is not None:
             return self.vectors.transform_queries(packed), self.vectors.constants(packed).numpy()
-        d = queries.dim
-        return packed, (packed[:, :d].sum(1) * (k / d)).numpy()
+        assert self.centre is not None
+        return packed, (packed @ self.centre).numpy()
+
+    def matrix_sum(self, vectors: Tensor) -> NDArray[np.float64]:
+        """Return the sum of the documents' matrices, as far as their vectors tell. Shape: (d, d)."""
+        total = vectors.sum(0, dtype=torch.float64)
+        if self.vectors is not None:
+            packed = self.vectors.restore(total) + len(vectors) * self.vectors.mean
+        else:
+            assert self.centre is not None
+            packed = total + len(vectors) * self.centre
+        matrix: NDArray[np.float64] = unpack(packed[None])[0].numpy()
+        return matrix
+
+
+def _isotropic(settings: SVSettings, d: int) -> Tensor:
+    """Return the kernel vector of the average k-dimensional subspace. Shape: (D,), float64."""
+    packed = torch.zeros(packed_dim(d), dtype=torch.float64)
+    packed[:d] = settings.k / d
+    return packed

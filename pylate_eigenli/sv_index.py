@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 from pylate.rank import RerankResult
 
 from . import backends, codec, vector_column
+from .background import Queries
 from .document_index import Allowed, DocumentIndex
+from .filters import SpectralFilter
 from .projection import SVProjection, TokenProjection
 from .reranking import Rerank, TokensOf, check_rerank, rescore
 from .search import Hits
-from .storage import DocumentId, Snapshot, Transaction
+from .settings import Centering, Preset, with_preset
+from .storage import DocumentId, Segment, Snapshot, Transaction
 from .subspace import ShortDocuments
 from .sv_encoding import KeepTokens, Projections, SVSettings
 from .tokens import TokenBatch, collect
@@ -44,6 +47,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
     ----------
     index_folder, index_name, override, k, short_documents, device, show_progress
         As for :class:`pylate_eigenli.EigenLIIndex`.
+    preset, filter, centering, idf, background
+        As well. A soft filter uses all directions of a document here, whatever ``k``, unless
+        ``keep_bases``: the vector is not longer for it, and no eigenvectors are needed.
     dtype
         Precision of the vectors: ``"float32"``, ``"float16"``, ``"int8"`` (the default),
         ``"int4"`` or ``"binary"``, one bit per dimension.
@@ -92,6 +98,11 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         k: int | None = None,
         dtype: VectorDtype | None = None,
         short_documents: ShortDocuments | None = None,
+        preset: Preset | None = None,
+        filter: str | SpectralFilter | None = None,
+        centering: Centering | None = None,
+        idf: float | None = None,
+        background: float | None = None,
         keep_tokens: KeepTokens | None = None,
         keep_bases: bool | None = None,
         projection: SVProjection | None = None,
@@ -104,17 +115,22 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         device: str | None = None,
         show_progress: bool = True,
     ) -> None:
-        settings = {
-            "k": k,
-            "dtype": dtype,
-            "short_documents": short_documents,
-            "keep_tokens": keep_tokens,
-            "keep_bases": keep_bases,
-            "projection": None if projection is None else projection.dim,
-            "token_projection": None if token_projection is None else token_projection.dim,
-            "backend": backend,
-            "backend_options": backend_options,
-        }
+        settings = with_preset(
+            preset,
+            filter,
+            k=k,
+            dtype=dtype,
+            short_documents=short_documents,
+            centering=centering,
+            idf=idf,
+            background=background,
+            keep_tokens=keep_tokens,
+            keep_bases=keep_bases,
+            projection=None if projection is None else projection.dim,
+            token_projection=None if token_projection is None else token_projection.dim,
+            backend=backend,
+            backend_options=backend_options,
+        )
         super().__init__(index_folder, index_name, override, settings, device, show_progress)
         self.rerank = rerank
         self.n_candidates = n_candidates
@@ -129,37 +145,57 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
     # --- documents to vectors -----------------------------------------------------------------
 
-    def _append(self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch) -> None:
+    def _append(
+        self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch
+    ) -> NDArray[np.float64]:
         settings = self.settings_type(**transaction.meta["settings"])
-        if not transaction.base.meta:
-            self._given.store(transaction)
-        projections = self._projections(transaction.base)
-        subspaces = projections.subspaces(tokens, settings)
         first = transaction.meta.get("next_label", 0)
         transaction.meta["next_label"] = first + len(ids)
-        documents: dict[str, NDArray[Any]] = {"label": np.arange(first, first + len(ids))}
-        vectors = projections.document_vectors(subspaces, settings.k)
-        documents.update(vector_column.encode(vectors, settings.dtype))
+        projections = self._given
+        if transaction.collection:
+            projections = Projections.load(transaction.collection)
+        subspaces = None
+        if settings.keep_bases:
+            subspaces = settings.subspaces(projections.project(tokens))
+        packed = projections.packed(tokens, settings, subspaces)
+        if not transaction.collection:
+            dim = settings.token_projection or tokens.dim
+            projections = projections.centred_on(packed, settings, dim)
+            projections.store(transaction)
+        columns = vector_column.encode(projections.document_vectors(packed), settings.dtype)
+        documents: dict[str, NDArray[Any]] = {
+            "label": np.arange(first, first + len(ids)),
+            **columns,
+        }
         rows: dict[str, NDArray[Any]] = {}
         lengths = None
         if settings.keep_tokens != "none":
-            rows, lengths = (
-                codec.encode("token", tokens.tokens, settings.keep_tokens),
-                tokens.lengths,
-            )
-        elif settings.keep_bases:
+            rows = codec.encode("token", tokens.tokens, settings.keep_tokens)
+            lengths = tokens.lengths
+        elif subspaces is not None:
             documents["floor"] = subspaces.floors.float().cpu().numpy()
-            rows, lengths = codec.encode("basis", subspaces.bases, "float16"), subspaces.ranks
+            rows, lengths = codec.encode("basis", subspaces.rows, "float16"), subspaces.ranks
         transaction.append(ids, documents=documents, rows=rows, lengths=lengths)
+        width = settings.width(tokens.dim)
+        return projections.matrix_sum(vector_column.decode(columns, settings.dtype, width))
+
+    def _matrix_sum(
+        self, snapshot: Snapshot, segment: Segment, documents: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        settings, dim = self._settings_of(snapshot)
+        assert dim is not None
+        vectors = vector_column.read(segment, documents, settings.dtype, settings.width(dim))
+        return self._projections(snapshot).matrix_sum(vectors)
 
     def _projections(self, snapshot: Snapshot) -> Projections:
-        """Return the projections of a state, loaded once; those given if it has none yet."""
-        if not snapshot.meta:
-            return self._given
+        """Return the projections of a state, loaded once."""
         key = snapshot.manifest.collection
         if self._loaded is None or self._loaded[0] != key:
-            self._loaded = (key, Projections.load(snapshot))
+            self._loaded = (key, Projections.load(snapshot.collection))
         return self._loaded[1]
+
+    def _comparable(self, snapshot: Snapshot, queries: TokenBatch) -> TokenBatch:
+        return super()._comparable(snapshot, self._projections(snapshot).project(queries))
 
     # --- searching ----------------------------------------------------------------------------
 
@@ -168,6 +204,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         queries_embeddings: Any,
         k: int = 10,
         subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None = None,
+        idf: float | None = None,
+        background: float | None = None,
         rerank: Rerank | None = None,
         n_candidates: int | None = None,
     ) -> list[list[RerankResult]]:
@@ -175,7 +213,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
         Parameters
         ----------
-        queries_embeddings, k, subset
+        queries_embeddings, k, subset, idf, background
             As for :class:`pylate_eigenli.EigenLIIndex`. A subset is always scanned, never left
             to an ANN structure, so that it is complete.
         rerank, n_candidates
@@ -190,30 +228,29 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         check_rerank(wanted, self.settings, self.tokens_of)
         candidates = max(n_candidates or self.n_candidates, k)
         find = partial(self._find, rerank=wanted, n_candidates=candidates)
-        return self._answer(find, queries_embeddings, k, subset)
+        return self._answer(find, queries_embeddings, k, subset, idf, background)
 
     def _find(
         self,
         snapshot: Snapshot,
-        queries: TokenBatch,
+        queries: Queries,
         k: int,
         allowed: Allowed,
         rerank: Rerank = "none",
         n_candidates: int = 0,
     ) -> Iterable[Hits]:
         if not snapshot.segments:
-            yield from (Hits(np.empty(0, np.int64), np.empty(0, np.float32)) for _ in queries)
+            nothing = Hits(np.empty(0, np.int64), np.empty(0, np.float32))
+            yield from [nothing] * len(queries)
             return
         projections = self._projections(snapshot)
-        vectors, constants = projections.query_vectors(queries, self._settings_of(snapshot)[0].k)
+        vectors, constants = projections.query_vectors(queries)
         wanted = k if rerank == "none" else max(k, n_candidates)
         scanned_from, found = self._accelerated(snapshot, vectors, max(wanted, n_candidates))
         at_once = int(np.clip((64 << 20) // (4 * max(int(snapshot.starts[-1]), 1)), 1, 128))
-        tokens = list(queries)
-        # Bases are those of projected tokens.
-        in_bases = list(projections.project(queries)) if rerank == "eigenli" else tokens
-        for begin in range(0, len(tokens), at_once):
-            chunk = range(begin, min(begin + at_once, len(tokens)))
+        tokens = list(queries.plain if rerank == "maxsim" else queries.tokens)
+        for begin in range(0, len(queries), at_once):
+            chunk = range(begin, min(begin + at_once, len(queries)))
             free = [i for i in chunk if allowed is None or allowed[i] is None]
             scans = dict(zip(free, self._scan(snapshot, scanned_from, vectors[free]), strict=True))
             for i in chunk:
@@ -227,7 +264,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
                     rows = allowed[i]  # type: ignore[assignment]
                     scores = self._scored(snapshot, rows, vectors[i : i + 1])
                 hits = _best(rows, scores + constants[i], wanted)
-                yield self._reranked(snapshot, hits, in_bases[i], k, rerank, projections)
+                if rerank != "none":
+                    hits = self._reranked(snapshot, hits, tokens[i], queries.against, k, rerank)
+                yield hits
 
     def _scan(self, snapshot: Snapshot, begin: int, vectors: torch.Tensor) -> NDArray[np.float32]:
         """Return the scores of all global rows from ``begin`` on, -inf for the dead."""
@@ -259,18 +298,16 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         snapshot: Snapshot,
         hits: Hits,
         query: torch.Tensor,
+        against: torch.Tensor | None,
         k: int,
         rerank: Rerank,
-        projections: Projections,
     ) -> Hits:
-        if rerank == "none":
-            return hits
+        settings, projections = self._settings_of(snapshot)[0], self._projections(snapshot)
         rows = np.sort(hits.rows)  # so that equal scores fall back to the order of insertion
         scores = np.empty(len(rows), np.float32)
-        tokens = query.contiguous().numpy()
         for segment, local, positions in snapshot.by_segment(rows):
             scores[positions] = rescore(
-                segment, local, tokens, rerank, self.settings, projections, self.tokens_of
+                segment, local, query, against, rerank, settings, projections, self.tokens_of
             )
         return _best(rows, scores, k)
 
@@ -364,7 +401,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             rows = np.flatnonzero(segment.alive & (labels >= from_label))
             for begin in range(0, len(rows), _VECTORS_AT_ONCE):
                 part = rows[begin : begin + _VECTORS_AT_ONCE]
-                yield labels[part], vector_column.decode(segment, part, settings.dtype, width)
+                yield labels[part], vector_column.read(segment, part, settings.dtype, width)
 
     def _sample(self, snapshot: Snapshot, n: int) -> NDArray[np.float32]:
         """Return vectors of at most n living documents, evenly spread."""
@@ -376,11 +413,11 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         """Return the share of the k best documents by a full scan that a search finds, on average."""
         snapshot = self._snapshot
         found = self(queries_embeddings, k, rerank="none")
-        queries = collect(queries_embeddings, dim=self.dim, device="cpu", names="query")
         if not len(snapshot):
             return 1.0
-        projections = self._projections(snapshot)
-        vectors, _ = projections.query_vectors(queries, self.settings.k)
+        tokens = collect(queries_embeddings, dim=self.dim, device="cpu", names="query")
+        queries = self._queries(snapshot, tokens, None, None)
+        vectors, _ = self._projections(snapshot).query_vectors(queries)
         shares = []
         for i, hits in enumerate(found):
             scores = self._scan(snapshot, 0, vectors[i : i + 1])[0]

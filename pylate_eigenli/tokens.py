@@ -37,6 +37,20 @@ class TokenBatch:
         for begin, end in zip(self.offsets[:-1].tolist(), self.offsets[1:].tolist(), strict=True):
             yield self.tokens[begin:end]
 
+    def centred(self) -> TokenBatch:
+        """Return the tokens with the mean of their own item subtracted, not renormalised.
+
+        What rounding leaves of tokens that are all the same is zero, not a direction.
+        """
+        owner = torch.repeat_interleave(torch.from_numpy(self.lengths)).to(self.tokens.device)
+        sums = torch.zeros(len(self), self.dim, dtype=torch.float64, device=self.tokens.device)
+        sums.index_add_(0, owner, self.tokens.double())
+        counts = torch.from_numpy(self.lengths).to(sums)
+        left = self.tokens - (sums / counts[:, None]).to(self.tokens)[owner]
+        noise = 8 * torch.finfo(left.dtype).eps * torch.linalg.vector_norm(self.tokens, dim=1)
+        keep = torch.linalg.vector_norm(left, dim=1) > noise
+        return TokenBatch(left * keep[:, None], self.offsets)
+
     @property
     def dim(self) -> int:
         return self.tokens.shape[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -51,10 +52,14 @@ def scores(
     return out
 
 
-def decode(
-    segment: Segment, rows: slice | NDArray[np.int64], dtype: VectorDtype, dim: int
-) -> Tensor:
-    """Return the vectors at rows, as far as their precision goes. Shape: (rows, D), float32."""
+def decode(columns: Mapping[str, NDArray[Any]], dtype: VectorDtype, dim: int) -> Tensor:
+    """Return what :func:`encode` has made columns of, as they keep it. Shape: (n, D), float32."""
     if dtype in _BITS:
-        return _codes(segment, dtype, dim, rows).decode()
-    return torch.tensor(segment.column("vector")[rows], dtype=torch.float32)
+        return Codes(columns["vector"], columns["vector_scale"], _BITS[dtype], dim).decode()
+    return torch.tensor(columns["vector"], dtype=torch.float32)
+
+
+def read(segment: Segment, rows: slice | NDArray[np.int64], dtype: VectorDtype, dim: int) -> Tensor:
+    """Return the vectors at rows, as far as their precision goes. Shape: (rows, D), float32."""
+    names = ("vector", "vector_scale") if dtype in _BITS else ("vector",)
+    return decode({name: segment.column(name)[rows] for name in names}, dtype, dim)

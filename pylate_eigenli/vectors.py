@@ -93,6 +93,27 @@ def pack_moments(batch: TokenBatch) -> Tensor:
     return pack(torch.stack([tokens.mT @ tokens for tokens in batch]))
 
 
+def pack_queries(batch: TokenBatch, against: Tensor | None) -> Tensor:
+    """Return the kernel vectors of queries, without their share of the background.
+
+    Parameters
+    ----------
+    batch
+        The queries' tokens.
+    against
+        See :class:`pylate_eigenli.background.Queries`. Shape: (d, d).
+
+    Returns
+    -------
+    Shape: (queries, d (d + 1) / 2).
+    """
+    packed = pack_moments(batch)
+    if against is None:
+        return packed
+    mass = packed[:, : batch.dim].sum(1, keepdim=True)
+    return packed - mass * pack((against.mT @ against)[None])
+
+
 @njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 def _pack_bases(bases: Any, offsets: Any, floors: Any, out: Any) -> None:
     """Write the packed (1 - floor) W'W + floor I of each document to a row of out."""

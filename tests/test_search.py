@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pylate_eigenli import search as search_module
+from pylate_eigenli.background import Queries
 from pylate_eigenli.codec import DTYPES, decode_documents, encode
 from pylate_eigenli.exact import exact_scores
 from pylate_eigenli.screen import Panel
@@ -61,8 +62,14 @@ def definition(snapshot, query):
     return scores
 
 
+def plain(queries):
+    """Queries with nothing done to them."""
+    tokens = collect(queries)
+    return Queries(tokens, tokens)
+
+
 def run(snapshot, queries, k, allowed=None, memory_limit=1 << 30):
-    return list(ExactSearch("cpu", memory_limit).search(snapshot, collect(queries), k, allowed))
+    return list(ExactSearch("cpu", memory_limit).search(snapshot, plain(queries), k, allowed))
 
 
 def assert_same(results, others):
@@ -176,12 +183,12 @@ class TestPanels:
     def test_memory_stays_within_the_limit(self, store, rng):
         for limit in LIMITS.values():
             search = ExactSearch("cpu", limit)
-            list(search.search(store.snapshot, collect([unit_rows(rng, 3, D)]), 5))
+            list(search.search(store.snapshot, plain([unit_rows(rng, 3, D)]), 5))
             assert sum(panel.nbytes for panel in search._panels.values()) <= limit
 
     def test_panels_of_segments_that_are_gone_are_freed(self, store, rng):
         search = ExactSearch("cpu", 1 << 30)
-        queries = collect([unit_rows(rng, 3, D)])
+        queries = plain([unit_rows(rng, 3, D)])
         list(search.search(store.snapshot, queries, 5))
         assert len(search._panels) == len(store.snapshot.segments)
         with store.transaction() as transaction:
@@ -203,7 +210,7 @@ class TestExactScores:
         append(store, 0, documents, k=max(1, d // 2), dtype=dtype)
         query = unit_rows(rng, n_tokens, d)
         (segment,) = store.snapshot.segments
-        got = exact_scores(segment, np.arange(10), query)
+        got = exact_scores(segment, np.arange(10), torch.from_numpy(query))
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, definition(store.snapshot, query), atol=2e-6 * n_tokens)
 
@@ -213,7 +220,9 @@ class TestExactScores:
         documents = [unit_rows(rng, 9, 31)] * 200
         append(store, 0, documents, k=7, dtype=dtype)
         (segment,) = store.snapshot.segments
-        scores = exact_scores(segment, rng.permutation(200), unit_rows(rng, 5, 31))
+        scores = exact_scores(
+            segment, rng.permutation(200), torch.from_numpy(unit_rows(rng, 5, 31))
+        )
         assert len(set(scores.tolist())) == 1
 
     def test_numbers_too_small_for_a_normal_half_are_read(self, tmp_path):
@@ -229,7 +238,5 @@ class TestExactScores:
             )
         (segment,) = store.snapshot.segments
         for axis, expected in enumerate(row[0].astype(np.float16).astype(np.float64)):
-            scores = exact_scores(
-                segment, np.zeros(1, np.int64), np.eye(4, dtype=np.float32)[[axis]]
-            )
+            scores = exact_scores(segment, np.zeros(1, np.int64), torch.eye(4)[[axis]])
             assert scores[0] == pytest.approx(expected**2, rel=1e-6)

@@ -165,7 +165,7 @@ class EigenLI:
         return packed
 
     def scores(self, queries: NDArray[np.float32], documents: Subspaces) -> NDArray[np.float32]:
-        bases, floors = documents.bases.float().cpu(), documents.floors.float().cpu().numpy()
+        bases, floors = documents.rows.float().cpu(), documents.floors.float().cpu().numpy()
         result = np.empty((len(queries), len(documents)), np.float32)
         for begin in range(0, len(documents), _PACKED_AT_ONCE):
             end = min(begin + _PACKED_AT_ONCE, len(documents))

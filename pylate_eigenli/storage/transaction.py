@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ..errors import UnknownDocumentError
@@ -147,6 +148,11 @@ class Transaction:
         if not isinstance(name, str) or not name:
             raise TypeError(f"the name of an array is a non-empty str, not {name!r}")
         self._collection[name] = storable(array, f"array {name!r}").copy()
+
+    @property
+    def collection(self) -> Mapping[str, Array]:
+        """The arrays that belong to the collection as a whole, as they will be; read-only."""
+        return MappingProxyType(self._collection)
 
     def drop_collection(self, name: str) -> None:
         """Drop an array that belongs to the collection as a whole."""

@@ -1,0 +1,195 @@
+"""Spectral filters: which directions of a document count, and how much.
+
+The paper keeps the first k eigenvectors and forgets the rest, whatever the eigenvalues. A filter
+turns eigenvalues into weights instead: the document's matrix becomes F = sum_j f_j w_j w_j', and
+its score of a query sum_ij f_j <q_i, w_j>^2. Directions that are not kept, because there are more
+than k or because the document has no more, all get the same weight, the filter's *rest*, which
+costs one scalar per document (see :mod:`pylate_eigenli.subspace`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from .tokens import TokenBatch
+
+Weights: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spectra:
+    """The leading eigenvalues of some documents.
+
+    Parameters
+    ----------
+    eigenvalues
+        Descending, anything beyond the rank. Shape: (n, k).
+    ranks
+        Number of directions that there are, at most k. Shape: (n,), int64.
+    tokens
+        The documents.
+    """
+
+    eigenvalues: Tensor
+    ranks: NDArray[np.int64]
+    tokens: TokenBatch
+
+    def __len__(self) -> int:
+        return self.eigenvalues.shape[0]
+
+    @property
+    def k(self) -> int:
+        """The number of directions asked for."""
+        return self.eigenvalues.shape[1]
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the tokens."""
+        return self.tokens.dim
+
+    @cached_property
+    def shares(self) -> Weights:
+        """Eigenvalues divided by the trace, zero beyond the rank. Shape: (n, k), float64."""
+        squares = torch.linalg.vector_norm(self.tokens.tokens, dim=1).double().square()
+        traces = np.add.reduceat(squares.cpu().numpy(), self.tokens.offsets[:-1])
+        values = self.eigenvalues.double().cpu().numpy()
+        within = np.arange(self.k) < self.ranks[:, None]
+        # Tokens that cancel out when they are centred leave no energy and no directions.
+        return np.where(within, values, 0) / np.where(traces > 0, traces, 1)[:, None]
+
+
+@runtime_checkable
+class SpectralFilter(Protocol):
+    """Turns eigenvalues into weights. ``str(filter)`` is what :func:`as_filter` reads."""
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        """Return how many directions to keep, at most the rank. Shape: (n,)."""
+
+    def weights(self, spectra: Spectra) -> Weights:
+        """Return the weights of the directions, in (0, 1]. Shape: (n, k)."""
+
+    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
+        """Return the weight of each of the d - kept other directions. Shape: (n,)."""
+
+
+@dataclass(frozen=True)
+class Hard:
+    """The paper's: the first k directions count fully.
+
+    A document that has only r < k directions is given the expectation over all ways to complete
+    it: of the k - r it lacks, each of the d - r other directions is one with equal probability.
+    """
+
+    def __str__(self) -> str:
+        return "hard"
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        return spectra.ranks
+
+    def weights(self, spectra: Spectra) -> Weights:
+        return np.ones((len(spectra), spectra.k))
+
+    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
+        # Full rank lacks nothing, so the denominator only has to be non-zero there.
+        return np.asarray((spectra.k - kept) / np.maximum(spectra.dim - kept, 1))
+
+
+@dataclass(frozen=True)
+class Soft:
+    """A direction with the share x of the energy gets the weight x / (x + tau).
+
+    The other directions get the weight of an equal part of the energy that is left.
+
+    Parameters
+    ----------
+    tau
+        The share that gets weight 1/2. By default 1 / d, that of an even spectrum.
+    """
+
+    tau: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tau is not None and not 0 < self.tau < np.inf:
+            raise ValueError(f"tau must be positive, got {self.tau!r}")
+
+    def __str__(self) -> str:
+        return "soft" if self.tau is None else f"soft({self.tau!r})"
+
+    def threshold(self, dim: int) -> float:
+        """Return tau, for tokens of so many dimensions."""
+        return 1 / dim if self.tau is None else self.tau
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        return spectra.ranks
+
+    def weights(self, spectra: Spectra) -> Weights:
+        return spectra.shares / (spectra.shares + self.threshold(spectra.dim))
+
+    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
+        left = np.maximum(1 - spectra.shares.sum(1), 0)
+        # Of what a document of fewer than k directions leaves, all is rounding.
+        left = np.where(spectra.ranks < spectra.k, 0, left)
+        each = left / np.maximum(spectra.dim - kept, 1)
+        return np.asarray(each / (each + self.threshold(spectra.dim)))
+
+
+@dataclass(frozen=True)
+class Energy(Hard):
+    """As many directions as hold a share of the energy, at most k; they count fully.
+
+    Parameters
+    ----------
+    share
+        The share, in (0, 1].
+    """
+
+    share: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"the share of the energy must be in (0, 1], got {self.share!r}")
+
+    def __str__(self) -> str:
+        return f"energy({self.share!r})"
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        short = np.cumsum(spectra.shares, axis=1) < self.share
+        return np.asarray(np.minimum(short.sum(1) + 1, spectra.ranks))
+
+
+def as_filter(choice: str | SpectralFilter) -> SpectralFilter:
+    """Return the filter of a name: ``hard``, ``soft``, ``soft(0.01)`` or ``energy(0.9)``.
+
+    Examples
+    --------
+    >>> as_filter("soft(0.01)")
+    Soft(tau=0.01)
+    >>> str(as_filter("energy"))
+    'energy(0.9)'
+    """
+    if not isinstance(choice, str):
+        if isinstance(choice, SpectralFilter):
+            return choice
+        raise TypeError(f"filter must be a name or a spectral filter, not {choice!r}")
+    match = re.fullmatch(r"(hard|soft|energy)(?:\(([-+.\w]+)\))?", choice)
+    try:
+        number = float(match[2]) if match and match[2] else None
+    except ValueError:
+        match = None
+    if match is None or (match[1] == "hard" and match[2]):
+        raise ValueError(
+            f"filter must be hard, soft, soft(<tau>) or energy(<share>), got {choice!r}"
+        )
+    if match[1] == "hard":
+        return Hard()
+    if match[1] == "soft":
+        return Soft(number)
+    return Energy() if number is None else Energy(number)

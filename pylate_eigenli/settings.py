@@ -1,0 +1,90 @@
+"""What both kinds of index are made with: how tokens become subspaces, and queries meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from .filters import SpectralFilter, as_filter
+from .subspace import (
+    ShortDocuments,
+    Subspaces,
+    check_k,
+    check_short_documents,
+    subspaces_of,
+)
+from .tokens import TokenBatch
+
+Preset = Literal["paper", "plus"]
+Centering = Literal["none", "both", "documents"]
+
+_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "paper": {"filter": "hard", "idf": 0.0, "background": 0.0},
+        "plus": {"filter": "soft", "idf": 0.4, "background": 0.25},
+    }
+)
+
+
+@dataclass(frozen=True)
+class SpectralSettings:
+    """Kept in the manifest of an index and fixed from its first document on.
+
+    ``idf`` and ``background`` are only what a search does that does not say otherwise.
+    """
+
+    k: int = 32
+    short_documents: ShortDocuments = "fill"
+    filter: str = "hard"
+    centering: Centering = "none"
+    idf: float = 0.0
+    background: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_k(self.k, None)
+        check_short_documents(self.short_documents)
+        as_filter(self.filter)
+        check_choice("centering", self.centering, get_args(Centering))
+        check_query_options(self.idf, self.background)
+
+    def subspaces(self, documents: TokenBatch) -> Subspaces:
+        """Return the subspaces of documents."""
+        tokens = self.centred(documents)
+        return subspaces_of(tokens, self.k, self.short_documents, as_filter(self.filter))
+
+    def centred(self, documents: TokenBatch) -> TokenBatch:
+        """Return documents as their subspaces are made of them."""
+        return documents if self.centering == "none" else documents.centred()
+
+    def centred_queries(self, queries: TokenBatch) -> TokenBatch:
+        """Return queries as they are compared with subspaces."""
+        return queries.centred() if self.centering == "both" else queries
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_query_options(idf: float, background: float) -> None:
+    """Refuse exponents and shares that make no sense."""
+    if not 0 <= idf <= 2:
+        raise ValueError(f"idf must be between 0 and 2, got {idf!r}")
+    if not 0 <= background <= 1:
+        raise ValueError(f"background must be between 0 and 1, got {background!r}")
+
+
+def with_preset(
+    preset: Preset | None, filter: str | SpectralFilter | None, **given: Any
+) -> dict[str, Any]:
+    """Return the settings given, those left out (None) as the preset has them."""
+    chosen: dict[str, Any] = {}
+    if preset is not None:
+        check_choice("preset", preset, tuple(_PRESETS))
+        chosen.update(_PRESETS[preset])
+    given["filter"] = None if filter is None else str(as_filter(filter))
+    chosen.update({name: value for name, value in given.items() if value is not None})
+    return chosen
