@@ -83,7 +83,12 @@ def expand(names: Iterable[str], ks: Iterable[int]) -> list[str]:
 
 def load(data: str) -> list[Collection]:
     """Return the collections of a folder in BEIR's layout or of an mteb task of that name."""
-    return [beir.load(data)] if Path(data).is_dir() else mteb_data.load(data)
+    if Path(data).is_dir():
+        return [beir.load(data)]
+    try:
+        return mteb_data.load(data)
+    except KeyError:
+        raise ValueError(f"{data!r} is neither a folder nor a task that mteb knows") from None
 
 
 def evaluate(
