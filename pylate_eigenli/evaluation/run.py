@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from .._version import __version__
 from ..search import Hits
 from ..storage.disk import replace_file
 from ..tokens import TokenBatch, collect
@@ -133,7 +134,7 @@ def evaluate(
             (list(collection.queries.values()), True),
         )
         known_by = [fingerprint(model, model_name, texts, is_query=q) for texts, q in sides]
-        known_by.append(json.dumps([list(collection.corpus), collection.qrels]))
+        known_by.append(json.dumps([__version__, list(collection.corpus), collection.qrels]))
         digest = hashlib.sha256("".join(known_by).encode()).hexdigest()[:12]
         folder = Path(out) / "runs" / f"{_file_name(collection.name)}-{digest}"
         paths = {name: folder / f"{name}.json" for name in methods}
