@@ -253,7 +253,7 @@ def _meta(model: Any, name: str, method_name: str) -> ModelMeta:
     if base is None:
         local = Path(name).exists() or "/" not in name
         try:
-            base = mteb.get_model_meta(name)
+            base = mteb.get_model_meta(name, fetch_from_hf=False)
         except KeyError:
             base = ModelMeta.create_empty(
                 {"name": f"local/{Path(name).name}" if local else name, "framework": ["PyLate"]}
