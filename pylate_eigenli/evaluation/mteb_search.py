@@ -53,9 +53,14 @@ class CompressedSearch:
 
     Examples
     --------
-    >>> import mteb  # doctest: +SKIP
-    >>> search = CompressedSearch("lightonai/GTE-ModernColBERT-v1", "eigenli-32")  # doctest: +SKIP
-    >>> mteb.evaluate(search, mteb.get_tasks(["SciFact", "AskUbuntuDupQuestions"]))  # doctest: +SKIP
+    >>> class Letters:
+    ...     def encode(self, texts, *, is_query, **options):
+    ...         return [np.eye(26)[[ord(letter) - 97 for letter in text]] for text in texts]
+    >>> search = CompressedSearch(Letters(), "eigenli-4", name="some/letters")
+    >>> search.mteb_model_meta.name
+    'some/letters-eigenli-4'
+
+    It is then ``mteb.evaluate(search, mteb.get_tasks(["SciFact", "AskUbuntuDupQuestions"]))``.
     """
 
     def __init__(

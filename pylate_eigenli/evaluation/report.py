@@ -94,6 +94,14 @@ class Report:
     ----------
     results
         As :func:`pylate_eigenli.evaluation.run.evaluate` returns them.
+
+    Examples
+    --------
+    >>> values = dict.fromkeys(COLUMNS, [1.0, 0.5])
+    >>> run = Result("colbert-ir/colbertv2.0", "scifact", "eigenli-32", 5183, 0.1, 8192, values)
+    >>> (row,) = Report([run]).rows
+    >>> row.result["nDCG@10"], row.paper["nDCG@10"]
+    (0.75, 0.6841)
     """
 
     def __init__(self, results: Iterable[Result]) -> None:

@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import pytrec_eval
 
 from pylate_eigenli.evaluation import beir
 from pylate_eigenli.evaluation.embeddings import encode_cached
@@ -37,7 +38,6 @@ class TestMetrics:
 
     @pytest.mark.parametrize("cutoff", [1, 10, 100])
     def test_agree_with_trec_eval(self, cutoff):
-        pytrec_eval = pytest.importorskip("pytrec_eval")
         rng = np.random.default_rng(cutoff)
         documents = [f"d{i}" for i in range(200)]
         qrels = {
@@ -49,18 +49,18 @@ class TestMetrics:
         # The first relevant document is found anywhere; beyond the cutoff ours is 0.
         cut = {query: dict(list(found.items())[:cutoff]) for query, found in scored.items()}
         theirs = {
-            "nDCG": _trec(pytrec_eval, qrels, scored, f"ndcg_cut_{cutoff}"),
-            "MRR": _trec(pytrec_eval, qrels, cut, "recip_rank"),
+            "nDCG": _trec(qrels, scored, f"ndcg_cut_{cutoff}"),
+            "MRR": _trec(qrels, cut, "recip_rank"),
         }
         relevant = [sum(g > 0 for g in judged.values()) for judged in qrels.values()]
         # trec_eval divides by all relevant documents, however few the cutoff admits.
-        plain = _trec(pytrec_eval, qrels, scored, f"recall_{cutoff}")
+        plain = _trec(qrels, scored, f"recall_{cutoff}")
         theirs["Recall"] = plain * relevant / np.minimum(relevant, cutoff)
         for metric, expected in theirs.items():
             np.testing.assert_allclose(evaluate(run, qrels, metric, cutoff), expected, atol=1e-9)
 
 
-def _trec(pytrec_eval, qrels, run, measure):
+def _trec(qrels, run, measure):
     family = measure.rsplit("_", 1)[0] if measure[-1].isdigit() else measure
     asked = measure if family == measure else f"{family}.{measure.rsplit('_', 1)[1]}"
     found = pytrec_eval.RelevanceEvaluator(qrels, {asked}).evaluate(run)

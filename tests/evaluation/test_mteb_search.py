@@ -10,24 +10,22 @@ import sys
 import weakref
 from pathlib import Path
 
+import mteb
 import numpy as np
 import pytest
 import torch
+from local_tasks import Known, Pictures, Reranked, TwoSubsets, WithoutSelf
+from mteb.models.abs_encoder import AbsEncoder
+from mteb.models.model_implementations.pylate_models import MultiVectorModel
+from mteb.models.model_meta import ModelMeta
+from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
+from tiny_collection import TEXTS
+from tiny_model import tiny_colbert
 
-mteb = pytest.importorskip("mteb")
-
-from local_tasks import Known, Pictures, Reranked, TwoSubsets, WithoutSelf  # noqa: E402
-from mteb.models.abs_encoder import AbsEncoder  # noqa: E402
-from mteb.models.model_implementations.pylate_models import MultiVectorModel  # noqa: E402
-from mteb.models.model_meta import ModelMeta  # noqa: E402
-from mteb.models.models_protocols import EncoderProtocol, SearchProtocol  # noqa: E402
-from tiny_collection import TEXTS  # noqa: E402
-from tiny_model import tiny_colbert  # noqa: E402
-
-from pylate_eigenli.evaluation import metrics, mteb_data  # noqa: E402
-from pylate_eigenli.evaluation.methods import method  # noqa: E402
-from pylate_eigenli.evaluation.mteb_search import CompressedSearch  # noqa: E402
-from pylate_eigenli.tokens import collect  # noqa: E402
+from pylate_eigenli.evaluation import metrics, mteb_data
+from pylate_eigenli.evaluation.methods import method
+from pylate_eigenli.evaluation.mteb_search import CompressedSearch
+from pylate_eigenli.tokens import collect
 
 
 @pytest.fixture(scope="module")

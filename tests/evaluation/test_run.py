@@ -7,12 +7,13 @@ import json
 
 import numpy as np
 import pytest
+from local_tasks import Reranked, TwoSubsets
 from tiny_collection import TEXTS, tiny_collection
 from tiny_model import tiny_colbert
 from typer.testing import CliRunner
 
 from pylate_eigenli.cli import app
-from pylate_eigenli.evaluation import beir, metrics, run
+from pylate_eigenli.evaluation import beir, metrics, mteb_data, run
 from pylate_eigenli.evaluation.bootstrap import paired_interval
 from pylate_eigenli.evaluation.methods import method
 from pylate_eigenli.evaluation.report import Report
@@ -77,7 +78,6 @@ class TestCommand:
     def test_mistakes_are_one_line_before_anything_is_done(
         self, options, error, collection, tmp_path
     ):
-        pytest.importorskip("mteb")
         out = tmp_path / "out"
         result = command("--model", "none", "--data", collection, "--out", out, *options)
         assert (result.exit_code, result.stdout) == (1, "")
@@ -121,11 +121,6 @@ class TestResults:
         assert collection.answers("2", ["1", "2"]) == ["1", "2"]
 
     def test_a_task_of_mteb_is_a_collection(self):
-        pytest.importorskip("mteb")
-        from local_tasks import Reranked, TwoSubsets
-
-        from pylate_eigenli.evaluation import mteb_data
-
         first, second = mteb_data.load(TwoSubsets())
         assert (first.name, second.name) == ("LocalSubsets-a", "LocalSubsets-the")
         assert list(second.corpus.values()) == TEXTS
