@@ -12,6 +12,7 @@ import typer
 
 from .._version import __version__
 from .demo import demo
+from .evaluate import evaluate
 from .paper import paper
 
 app = typer.Typer(
@@ -23,6 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(evaluate)
 app.command()(paper)
 
 

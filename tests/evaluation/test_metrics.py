@@ -7,6 +7,7 @@ import math
 
 import numpy as np
 import pytest
+import pytrec_eval
 
 from pylate_eigenli.evaluation import beir
 from pylate_eigenli.evaluation.embeddings import encode_cached
@@ -34,6 +35,36 @@ class TestMetrics:
     def test_unanswered_queries_count_and_unjudged_ones_do_not(self):
         qrels = {"1": {"a": 1}, "2": {"b": 1}, "3": {"c": 0}}
         np.testing.assert_array_equal(evaluate({"1": ["a"]}, qrels, "nDCG", 10), [1, 0])
+
+    @pytest.mark.parametrize("cutoff", [1, 10, 100])
+    def test_agree_with_trec_eval(self, cutoff):
+        rng = np.random.default_rng(cutoff)
+        documents = [f"d{i}" for i in range(200)]
+        qrels = {
+            f"q{i}": {d: int(rng.integers(0, 3)) for d in rng.choice(documents, 30, replace=False)}
+            for i in range(20)
+        }
+        run = {query: rng.permutation(documents).tolist() for query in qrels}
+        scored = {query: {d: 1 / (i + 1) for i, d in enumerate(run[query])} for query in run}
+        # The first relevant document is found anywhere; beyond the cutoff ours is 0.
+        cut = {query: dict(list(found.items())[:cutoff]) for query, found in scored.items()}
+        theirs = {
+            "nDCG": _trec(qrels, scored, f"ndcg_cut_{cutoff}"),
+            "MRR": _trec(qrels, cut, "recip_rank"),
+        }
+        relevant = [sum(g > 0 for g in judged.values()) for judged in qrels.values()]
+        # trec_eval divides by all relevant documents, however few the cutoff admits.
+        plain = _trec(qrels, scored, f"recall_{cutoff}")
+        theirs["Recall"] = plain * relevant / np.minimum(relevant, cutoff)
+        for metric, expected in theirs.items():
+            np.testing.assert_allclose(evaluate(run, qrels, metric, cutoff), expected, atol=1e-9)
+
+
+def _trec(qrels, run, measure):
+    family = measure.rsplit("_", 1)[0] if measure[-1].isdigit() else measure
+    asked = measure if family == measure else f"{family}.{measure.rsplit('_', 1)[1]}"
+    found = pytrec_eval.RelevanceEvaluator(qrels, {asked}).evaluate(run)
+    return np.array([found[query][measure] for query in qrels])
 
 
 class TestCollections:
