@@ -65,7 +65,7 @@ def qwen_ids() -> dict[str, int]:
     }
 
 
-def text_config(vocabulary: int) -> dict[str, object]:
+def text_config(vocabulary: int, **rope: object) -> dict[str, object]:
     return {
         "vocab_size": vocabulary,
         "hidden_size": 48,
@@ -75,12 +75,7 @@ def text_config(vocabulary: int) -> dict[str, object]:
         "num_key_value_heads": 1,
         "head_dim": 24,
         "max_position_embeddings": 1024,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 10000.0,
-            "mrope_section": [4, 4, 4],
-            "mrope_interleaved": True,
-        },
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, **rope},
     }
 
 
@@ -91,7 +86,7 @@ def tiny_colqwen3(folder: Path) -> None:
     folder.mkdir()
     tokenizer, images = qwen_parts(patch_size=16)
     config = Qwen3VLConfig(
-        text_config=text_config(len(tokenizer)),
+        text_config=text_config(len(tokenizer), mrope_section=[4, 4, 4], mrope_interleaved=True),
         vision_config={
             "depth": 2,
             "hidden_size": 32,
@@ -138,7 +133,7 @@ def tiny_colqwen2(folder: Path) -> None:
     """ColQwen2 as transformers has it."""
     tokenizer, images = qwen_parts(patch_size=14)
     vlm = Qwen2VLConfig(
-        text_config=text_config(len(tokenizer)),
+        text_config=text_config(len(tokenizer), mrope_section=[4, 4, 4]),
         vision_config={"depth": 2, "embed_dim": 32, "hidden_size": 48, "num_heads": 2},
         **qwen_ids(),
     )
