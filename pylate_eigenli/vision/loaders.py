@@ -4,9 +4,8 @@ Three kinds of checkpoints exist: those of transformers' own retrieval classes, 
 colpali-engine (whole models, or LoRA adapters of a base model), and those that bring their own
 code. The ``model_type`` of ``config.json`` tells which classes read a checkpoint.
 
-TomoroAI's ColQwen3 (``model_type`` "colqwen3") does bring code, but what it holds is
-colpali-engine's ColQwen3 with other names of the weights, and it is read as such: its own code
-was written for transformers 4 and does not pass on what transformers 5 computes positions from.
+TomoroAI's ColQwen3 (``model_type`` "colqwen3") does bring code, written for transformers 4. What
+it holds is colpali-engine's ColQwen3 with other names of the weights, and it is read as such.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
 from itertools import islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -52,6 +52,8 @@ class VisionColBERT:
     (1247, 320)
     """
 
+    modalities: ClassVar[list[str]] = ["image", "text"]  # for mteb
+
     def __init__(
         self,
         model_name_or_path: str,
@@ -77,9 +79,10 @@ class VisionColBERT:
             max_visual_tokens=max_visual_tokens,
             trust_remote_code=trust_remote_code,
         )
-        # transformers keeps the offset of the positions of the last images there, and would add
-        # it to the positions of the next text.
-        self._with_positions = [m for m in self.model.modules() if hasattr(m, "rope_deltas")]
+        tokenizer = self.processor.tokenizer
+        self._image_token: int = tokenizer.convert_tokens_to_ids(self.processor.image_token)
+        # Of the Qwen family: the module that knows where on the page a token is.
+        self._located = next((m for m in self.model.modules() if hasattr(m, "rope_deltas")), None)
 
     @property
     def device(self) -> torch.device:
@@ -149,11 +152,7 @@ class VisionColBERT:
                     raise TypeError(f"documents must be PIL images, got {type(image).__name__}")
             return self.processor.process_images([image.convert("RGB") for image in batch])
 
-        image_token = None
-        if self.image_tokens_only:
-            tokenizer = self.processor.tokenizer
-            image_token = tokenizer.convert_tokens_to_ids(self.processor.image_token)
-        return self._encode(images, prepare, batch_size, show_progress_bar, "image", image_token)
+        return self._encode(images, prepare, batch_size, show_progress_bar, "image")
 
     def encode_queries(
         self, queries: Iterable[str], batch_size: int = 32, show_progress_bar: bool = False
@@ -182,7 +181,7 @@ class VisionColBERT:
                     raise TypeError(f"queries must be texts, got {type(query).__name__}")
             return process(batch)
 
-        return self._encode(queries, prepare, batch_size, show_progress_bar, "query", None)
+        return self._encode(queries, prepare, batch_size, show_progress_bar, "query")
 
     @torch.inference_mode()
     def _encode(
@@ -192,7 +191,6 @@ class VisionColBERT:
         batch_size: int,
         show_progress_bar: bool,
         unit: str,
-        only_token: int | None,
     ) -> list[NDArray[np.float32]]:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
@@ -206,16 +204,30 @@ class VisionColBERT:
         ) as progress:
             while batch := list(islice(remaining, batch_size)):
                 features = prepare(batch).to(self.device)
-                for module in self._with_positions:
-                    module.rope_deltas = None
-                output = self.model(**features)
+                output = self.model(**features, **self._positions(features))
                 embeddings: Tensor = output if isinstance(output, Tensor) else output.embeddings
                 kept = features["attention_mask"].bool()
-                if only_token is not None:
-                    kept &= features["input_ids"] == only_token
+                if self.image_tokens_only and "pixel_values" in features:
+                    kept &= features["input_ids"] == self._image_token
                 for tokens, mask in zip(embeddings, kept, strict=True):
                     # Models normalise in their own dtype, which may be bfloat16.
                     unit_rows = torch.nn.functional.normalize(tokens[mask].float(), dim=-1)
                     results.append(unit_rows.cpu().numpy())
                 progress.update(len(batch))
         return results
+
+    def _positions(self, features: Any) -> dict[str, Tensor]:
+        """Return the positions of tokens in the rows and columns of images, for Qwen's models.
+
+        Left to themselves, some (transformers' ColQwen2) take an image for a line of text, and
+        others move the next questions by the size of the last image.
+        """
+        if self._located is None or "image_grid_thw" not in features:
+            return {}
+        positions, _ = self._located.get_rope_index(
+            features["input_ids"],
+            mm_token_type_ids=(features["input_ids"] == self._image_token).int(),
+            image_grid_thw=features["image_grid_thw"],
+            attention_mask=features["attention_mask"],
+        )
+        return {"position_ids": positions}

@@ -17,9 +17,9 @@ from pylate_eigenli.vision import VisionColBERT
 
 IMAGES = [sheet("wide", (300, 200)), sheet("high", (200, 300)), sheet("small", (120, 200))]
 QUERIES = ["how much?", "who was at the meeting of the board?", ""]
-DIMS = {"colqwen3": 320, "tomoro": 320, "colqwen2": 128, "colpali": 128}
-# What the prompt around an image adds, byte by byte.
-PROMPT = {"colqwen3": 29, "tomoro": 29, "colqwen2": 29, "colpali": 21}
+DIMS = {"colqwen3": 320, "tomoro": 320, "colqwen2": 128, "engine-colqwen2": 128, "colpali": 128}
+# What the prompt around an image adds, byte by byte; 29 but for ColPali.
+PROMPT = {"colpali": 21}
 
 
 @pytest.fixture(params=DIMS, scope="module")
@@ -61,7 +61,7 @@ class TestEveryLayout:
         whole = VisionColBERT(str(checkpoints / kind)).encode_images(IMAGES)
         model = VisionColBERT(str(checkpoints / kind), image_tokens_only=True)
         for tokens, image in zip(whole, model.encode_images(IMAGES), strict=True):
-            assert len(tokens) - len(image) == PROMPT[kind]
+            assert len(tokens) - len(image) == PROMPT.get(kind, 29)
             rows = {row.tobytes() for row in tokens}
             assert all(row.tobytes() in rows for row in image)
         assert len(model.encode(QUERIES[0])) > 0
@@ -76,6 +76,14 @@ def test_tomoro_s_layout_is_read_as_colqwen3_without_its_code(
         np.testing.assert_array_equal(a, b)
     for a, b in zip(tomoro.encode(QUERIES), colqwen3.encode(QUERIES), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_transformers_and_colpali_engine_agree_on_colqwen2(checkpoints: Path) -> None:
+    ours, theirs = (VisionColBERT(str(checkpoints / x)) for x in ("colqwen2", "engine-colqwen2"))
+    for inputs, is_query in ((IMAGES, False), (QUERIES, True)):
+        both = (model.encode(inputs, is_query=is_query) for model in (ours, theirs))
+        for a, b in zip(*both, strict=True):
+            np.testing.assert_allclose(a, b, atol=1e-6)
 
 
 def test_an_adapter_is_added_to_its_base(checkpoints: Path, tmp_path: Path) -> None:

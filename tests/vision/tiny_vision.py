@@ -19,6 +19,7 @@ from transformers import (
     PreTrainedTokenizerFast,
     Qwen2VLConfig,
     Qwen2VLImageProcessorFast,
+    Qwen2VLVideoProcessor,
     Qwen3VLConfig,
     Qwen3VLVideoProcessor,
     SiglipImageProcessorFast,
@@ -140,6 +141,23 @@ def tiny_colqwen2(folder: Path) -> None:
     torch.manual_seed(0)
     ColQwen2ForRetrieval(ColQwen2Config(vlm_config=vlm)).save_pretrained(folder)
     ColQwen2Processor(images, tokenizer).save_pretrained(folder)
+
+
+def as_engine_colqwen2(source: Path, folder: Path) -> None:
+    """The same weights for colpali-engine's ColQwen2."""
+    from colpali_engine.models import ColQwen2Processor
+
+    folder.mkdir()
+    config = json.loads((source / "config.json").read_text())["vlm_config"]
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["ColQwen2"]}))
+    weights = {
+        name.removeprefix("vlm.model.").replace("embedding_proj_layer", "custom_text_proj"): weight
+        for name, weight in load_file(source / "model.safetensors").items()
+        if "lm_head" not in name
+    }
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    tokenizer, images = qwen_parts(patch_size=14)
+    ColQwen2Processor(images, tokenizer, Qwen2VLVideoProcessor()).save_pretrained(folder)
 
 
 def tiny_colpali(folder: Path) -> None:
