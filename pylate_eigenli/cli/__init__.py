@@ -13,6 +13,7 @@ import typer
 from .._version import __version__
 from . import pages
 from .demo import demo
+from .evaluate import evaluate
 from .paper import paper
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(demo)
+app.command()(evaluate)
 app.command()(paper)
 app.add_typer(pages.app, name="pages")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,30 @@ class Collection:
         Text by query id, of the judged queries only.
     qrels
         Relevance by query id and document id.
+    ignore_identical_ids
+        Whether a document with the id of a query is no answer to it unless it is judged to be one.
+        BEIR ignores all such documents, for the sake of ArguAna and Quora; but collections that
+        number both documents and queries from 1 on have them, too, by coincidence.
     """
 
     name: str
     corpus: dict[str, str]
     queries: dict[str, str]
     qrels: dict[str, dict[str, int]]
+    ignore_identical_ids: bool = True
+
+    def answers(self, query: str, ranking: Iterable[str]) -> list[str]:
+        """Return the documents of a ranking that count as answers to a query.
+
+        Examples
+        --------
+        >>> Collection("c", {}, {"1": "?"}, {"1": {"2": 1}}).answers("1", ["1", "2", "3"])
+        ['2', '3']
+        """
+        judged = self.qrels.get(query, {})
+        if not self.ignore_identical_ids or judged.get(query, 0) > 0:
+            return list(ranking)
+        return [document for document in ranking if document != query]
 
 
 def load(folder: str | Path, split: str = "test") -> Collection:

@@ -43,9 +43,9 @@ class TokenFile:
         return sum(len(tokens) for tokens, _ in self.parts)
 
 
-def _fingerprint(model: Any, name: str, texts: Sequence[str], is_query: bool) -> str:
-    digest = hashlib.sha256()
-    options = [
+def encoding_options(model: Any) -> list[Any]:
+    """Return what a model's embeddings depend on besides the model and the text."""
+    return [
         getattr(model, attribute, None)
         for attribute in (
             "query_prefix",
@@ -56,7 +56,13 @@ def _fingerprint(model: Any, name: str, texts: Sequence[str], is_query: bool) ->
             "skiplist_words",
         )
     ]
-    digest.update(json.dumps([name, is_query, options], default=str).encode())
+
+
+def fingerprint(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
+    """Return a hash of all that the embeddings of texts depend on."""
+    digest = hashlib.sha256()
+    options = encoding_options(model)
+    digest.update(json.dumps([model_name, is_query, options], default=str).encode())
     for text in texts:
         digest.update(len(text).to_bytes(8, "little") + text.encode())
     return digest.hexdigest()[:20]
@@ -91,7 +97,7 @@ def encode_cached(
     show_progress
         Whether to show a progress bar.
     """
-    folder = Path(cache) / _fingerprint(model, model_name, texts, is_query)
+    folder = Path(cache) / fingerprint(model, model_name, texts, is_query=is_query)
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
     noun = "queries" if is_query else "documents"

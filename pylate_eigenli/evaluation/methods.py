@@ -1,7 +1,7 @@
 """Retrieval methods behind one interface, by name: compress the documents, score the queries.
 
 :func:`method` understands ``full``, ``eigenli-32``, ``kmeans-32``, ``ward-32`` (with any other
-budget), ``muvera`` and ``muvera-centered``. To add one, enter it in ``FIXED`` or ``BUDGETED``.
+budget), ``eigenli-sv-32``, ``muvera`` and ``muvera-centered``. To add one, enter it in ``FIXED`` or ``BUDGETED``.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
+from ..codes import Codes
 from ..subspace import ShortDocuments, Subspaces, subspaces_of
+from ..sv_encoding import Projections, SVSettings
 from ..tokens import TokenBatch
 from ..vectors import pack_moments, pack_subspaces
 
@@ -24,7 +27,8 @@ Documents = TypeVar("Documents")
 Queries = TypeVar("Queries")
 
 BYTES_PER_NUMBER = 2
-"""All methods are charged for float16, in which EigenLI's index keeps its vectors by default."""
+"""Methods are charged for float16, in which EigenLI's index keeps its vectors by default; the single
+vector alone for int8, in which its own index keeps it by default."""
 
 _PACKED_AT_ONCE = 1024  # documents; their packed projectors take 32 MB for d = 128
 
@@ -51,7 +55,7 @@ class Method(Protocol[Queries, Documents]):
         """Score every query against every document. Shape: (queries, documents)."""
 
     def nbytes_per_document(self, documents: Documents) -> float:
-        """Return what an encoded document takes on average, in float16."""
+        """Return what an encoded document takes on average, see ``BYTES_PER_NUMBER``."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,51 @@ class EigenLI:
         return BYTES_PER_NUMBER * documents.bases.shape[1] * float(documents.ranks.mean())
 
 
+@dataclass(frozen=True)
+class EigenLISV:
+    """Documents are one vector each, at int8 as :class:`pylate_eigenli.EigenLISVIndex` keeps them.
+
+    Parameters
+    ----------
+    name
+        See :class:`Method`.
+    k
+        Number of directions per document.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> sv = EigenLISV("eigenli-sv-1", k=1)
+    >>> documents = sv.encode_documents(collect([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]))
+    >>> queries = sv.encode_queries(collect([[[0.6, 0.8]]], names="query"))
+    >>> sv.scores(queries, documents).round(2)
+    array([[0.36, 0.64]], dtype=float32)
+    >>> sv.nbytes_per_document(documents)  # d (d + 1) / 2 bytes and a scale
+    7.0
+    """
+
+    name: str
+    k: int
+
+    def encode_documents(self, documents: TokenBatch) -> Codes:
+        whole = Projections(None, None)
+        subspaces = whole.subspaces(documents, SVSettings(k=self.k))
+        return Codes.encode(whole.document_vectors(subspaces, self.k), bits=8)
+
+    def encode_queries(self, queries: TokenBatch) -> tuple[Tensor, NDArray[np.float32]]:
+        return Projections(None, None).query_vectors(queries, self.k)
+
+    def scores(
+        self, queries: tuple[Tensor, NDArray[np.float32]], documents: Codes
+    ) -> NDArray[np.float32]:
+        vectors, constants = queries
+        result: NDArray[np.float32] = documents.scores(vectors) + constants[:, None]
+        return result
+
+    def nbytes_per_document(self, documents: Codes) -> float:
+        return float(documents.values.shape[1] + documents.scales.itemsize)
+
+
 def _muvera(name: str, centered: bool) -> SingleVector:
     encoder = Muvera(centered=centered)
     return SingleVector(name, encoder.encode_documents, encoder.encode_queries)
@@ -193,10 +242,23 @@ FIXED: dict[str, Callable[[str], Method[Any, Any]]] = {
 
 BUDGETED: dict[str, Callable[[str, int], Method[Any, Any]]] = {
     "eigenli": EigenLI,
+    "eigenli-sv": EigenLISV,
     "kmeans": lambda name, k: MultiVector(name, partial(pool_kmeans, k=k)),
     "ward": lambda name, k: MultiVector(name, partial(pool_ward, k=k)),
 }
 """Methods with a budget of k vectors per document: what makes them of ``<key>-<k>`` and k."""
+
+
+def split_name(name: str) -> tuple[str, int | None]:
+    """Return the family and the budget, if any, that a name tells.
+
+    Examples
+    --------
+    >>> split_name("eigenli-sv-32"), split_name("muvera-centered")
+    (('eigenli-sv', 32), ('muvera-centered', None))
+    """
+    budgeted = re.fullmatch(r"(.+)-([1-9][0-9]*)", name)
+    return (budgeted[1], int(budgeted[2])) if budgeted else (name, None)
 
 
 def method(name: str) -> Method[Any, Any]:
@@ -209,12 +271,12 @@ def method(name: str) -> Method[Any, Any]:
     >>> method("ward")
     Traceback (most recent call last):
         ...
-    ValueError: unknown method 'ward': expected full, muvera, muvera-centered, eigenli-<k>, kmeans-<k> or ward-<k>
+    ValueError: unknown method 'ward': expected full, muvera, muvera-centered, eigenli-<k>, eigenli-sv-<k>, kmeans-<k> or ward-<k>
     """
     if name in FIXED:
         return FIXED[name](name)
-    budgeted = re.fullmatch(r"(.+)-([1-9][0-9]*)", name)
-    if budgeted and budgeted[1] in BUDGETED:
-        return BUDGETED[budgeted[1]](name, int(budgeted[2]))
+    family, k = split_name(name)
+    if k is not None and family in BUDGETED:
+        return BUDGETED[family](name, k)
     *known, last = [*FIXED, *(f"{family}-<k>" for family in BUDGETED)]
     raise ValueError(f"unknown method {name!r}: expected {', '.join(known)} or {last}")

@@ -29,7 +29,7 @@ import csv
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 Statistic = Literal["value", "am", "gm", "delta"]
 _Names = dict[str, tuple[str, ...]]
@@ -53,6 +53,14 @@ TABLES = {
     "vidore_recall": "ColQwen3 on ViDoRe-v3: Recall",
     "vidore_ndcg": "ColQwen3 on ViDoRe-v3: nDCG",
 }
+
+ENCODING: dict[str, Any] = {
+    "document_length": 512,
+    "query_length": 32,
+    "do_query_expansion": True,
+    "skiplist_words": [],  # punctuation is kept
+}
+"""How the paper encodes texts: arguments of ``pylate.models.ColBERT``."""
 
 # The paper's name first, then the names of Hugging Face, BEIR and MTEB for the same thing. MTEB's
 # later versions of a task (".v2", "HardNegatives", "Nano") are other data and must not match.

@@ -1,0 +1,100 @@
+"""``eigenli evaluate``: EigenLI and its baselines on retrieval collections, beside the paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import Debug, one_line_errors
+
+METHODS = "full,eigenli,ward,kmeans,eigenli-sv,muvera,muvera-centered"
+
+
+def evaluate(
+    model: Annotated[
+        str, typer.Option(metavar="NAME_OR_PATH", help="A PyLate model, or what makes one.")
+    ],
+    data: Annotated[
+        list[str],
+        typer.Option(
+            metavar="FOLDER_OR_TASK",
+            help="A folder in BEIR's layout or an mteb retrieval task. May be repeated.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the results; a later run goes on in it.")],
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"Methods or families, repeated or with commas in between. [default: {METHODS}]"
+        ),
+    ] = None,
+    k: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-k", "--k", help="Budgets of the families: -k 8,16,32 or -k 8 -k 16. [default: 32]"
+        ),
+    ] = None,
+    cache: Annotated[
+        Path | None, typer.Option(help="Folder for token embeddings. [default: OUT/embeddings]")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=1, help="Texts per batch of the model.")] = 32,
+    paper_settings: Annotated[
+        bool,
+        typer.Option(
+            "--paper-settings",
+            help="Encode as the paper does: documents of up to 512 tokens with punctuation, "
+            "queries expanded to 32.",
+        ),
+    ] = False,
+    override: Annotated[
+        bool, typer.Option("--override", help="Measure again what OUT has the results of.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results as JSON, not as Markdown.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Measure Recall, nDCG, MRR, size and compression time of methods on collections.
+
+    Writes results.json, results.csv and results.md with differences to full MaxSim, their
+    bootstrap intervals, and the paper's numbers where model and data are the paper's.
+    """
+    with one_line_errors(debug):
+        from ..evaluation import paper, run
+        from ..evaluation.report import Report
+
+        names = run.expand(_listed(methods or [METHODS]), map(_budget, _listed(k or ["32"])))
+        # Read before the model is loaded, because that is where most mistakes are.
+        collections = [collection for source in data for collection in run.load(source)]
+        from pylate import models
+
+        encoder = models.ColBERT(
+            model_name_or_path=model, **(paper.ENCODING if paper_settings else {})
+        )
+        results = run.evaluate(
+            encoder,
+            model,
+            collections,
+            names,
+            out,
+            cache=cache,
+            batch_size=batch_size,
+            override=override,
+        )
+        report = Report(results)
+        texts = {"json": report.to_json(), "md": report.to_markdown(), "csv": report.to_csv()}
+        for suffix, text in texts.items():
+            (out / f"results.{suffix}").write_text(text, encoding="utf-8")
+        typer.echo(texts["json" if as_json else "md"])
+
+
+def _listed(values: list[str]) -> list[str]:
+    return [item.strip() for value in values for item in value.split(",") if item.strip()]
+
+
+def _budget(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"-k must be positive integers with commas in between, got {text!r}")
+    return int(text)

@@ -1,0 +1,258 @@
+"""Results as JSON, CSV and Markdown, beside full MaxSim and the paper."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from . import paper
+from .bootstrap import Interval, geometric_interval, paired_interval
+from .methods import split_name
+from .run import COLUMNS, Result
+
+# By family: the paper's name of the method and whether it is the centered one.
+_IN_PAPER = {
+    "full": ("Full MaxSim", False),
+    "eigenli": ("EigenLI", False),
+    "eigenli-sv": ("EigenLI-SV", False),
+    "kmeans": ("KMeans++", False),
+    "ward": ("Ward", False),
+    "muvera": ("MUVERA", False),
+    "muvera-centered": ("MUVERA", True),
+}
+_SHORT_COLUMNS = tuple(column for column in COLUMNS if column.endswith("@10"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A result and what it is compared with.
+
+    Parameters
+    ----------
+    result
+        What was measured.
+    full
+        What was measured of ``full`` on the same collection, if it was.
+    seconds_of_eigenli
+        What EigenLI of the same budget took to compress the collection, if it was measured.
+    """
+
+    result: Result
+    full: Result | None
+    seconds_of_eigenli: float | None
+
+    @cached_property
+    def paper(self) -> dict[str, float]:
+        """What the paper reports for the same model, data and method, by metric and cutoff."""
+        family, k = split_name(self.result.method)
+        found: dict[str, float] = {}
+        for column in COLUMNS if family in _IN_PAPER else ():
+            name, centered = _IN_PAPER[family]
+            metric, cutoff = column.split("@")
+            try:
+                found[column] = paper.value(
+                    model=self.result.model,
+                    dataset=self.result.data,
+                    method=name,
+                    k=k,
+                    centered=centered,
+                    metric=metric,
+                    cutoff=int(cutoff),
+                )
+            except (ValueError, LookupError):
+                continue  # another model or dataset, or a number the paper does not have
+        return found
+
+    @cached_property
+    def versus_full(self) -> dict[str, Interval]:
+        """The difference to full MaxSim, with its interval, by metric and cutoff."""
+        if self.full is None or self.full is self.result:
+            return {}
+        full = self.full.per_query
+        return {
+            column: paired_interval(self.result.per_query[column], full[column])
+            for column in COLUMNS
+        }
+
+    @property
+    def times_eigenli(self) -> float | None:
+        """Compression time as a multiple of EigenLI's with the same budget."""
+        if not self.seconds_of_eigenli or self.result.method == "full":
+            return None
+        return self.result.compression_seconds / self.seconds_of_eigenli
+
+
+class Report:
+    """Results beside those of ``full`` and of EigenLI on the same collection, and the paper's.
+
+    Parameters
+    ----------
+    results
+        As :func:`pylate_eigenli.evaluation.run.evaluate` returns them.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        by_name = {(result.data, result.method): result for result in results}
+        self.rows = []
+        for (data, name), result in by_name.items():
+            eigenli = by_name.get((data, f"eigenli-{split_name(name)[1]}"))
+            seconds = None if eigenli is None else eigenli.compression_seconds
+            self.rows.append(Row(result, by_name.get((data, "full")), seconds))
+
+    @cached_property
+    def overall(self) -> dict[str, dict[str, Interval]]:
+        """By method and column the geometric mean over collections of the ratio to full, less 1.
+
+        Empty unless there are several collections; methods that lack one of them are left out.
+        """
+        collections = {row.result.data for row in self.rows}
+        pairs: dict[str, list[tuple[Result, Result]]] = {}
+        for row in self.rows:
+            if row.full is not None and row.full is not row.result:
+                pairs.setdefault(row.result.method, []).append((row.result, row.full))
+        return {
+            name: {
+                column: geometric_interval(
+                    [result.per_query[column] for result, _ in compared],
+                    [full.per_query[column] for _, full in compared],
+                )
+                for column in COLUMNS
+                # There is no ratio to nothing found.
+                if all(full[column] > 0 for _, full in compared)
+            }
+            for name, compared in pairs.items()
+            if len(compared) == len(collections) > 1
+        }
+
+    def to_json(self) -> str:
+        """Return everything but the values per query."""
+        entries = [
+            {
+                "model": row.result.model,
+                "data": row.result.data,
+                "method": row.result.method,
+                "documents": row.result.documents,
+                "queries": len(row.result.per_query[COLUMNS[0]]),
+                "compression_seconds": row.result.compression_seconds,
+                "compression_times_eigenli": row.times_eigenli,
+                "bytes_per_document": row.result.bytes_per_document,
+                "metrics": {column: _numbers(row, column) for column in COLUMNS},
+            }
+            for row in self.rows
+        ]
+        ratios = {
+            name: {column: interval._asdict() for column, interval in columns.items()}
+            for name, columns in self.overall.items()
+        }
+        return json.dumps({"results": entries, "geometric_mean_ratio_to_full": ratios}, indent=2)
+
+    def to_csv(self) -> str:
+        """Return a line for every metric and cutoff of every result."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        comparisons = ("value", "paper", "minus_paper", "minus_full", "low", "high")
+        costs = ("compression_seconds", "bytes_per_document")
+        writer.writerow(["model", "data", "method", "metric", "cutoff", *comparisons, *costs])
+        for row in self.rows:
+            result = row.result
+            for column in COLUMNS:
+                numbers = _numbers(row, column)
+                writer.writerow(
+                    [
+                        *(result.model, result.data, result.method, *column.split("@")),
+                        *(numbers.get(name) for name in comparisons),
+                        *(getattr(result, cost) for cost in costs),
+                    ]
+                )
+        return text.getvalue()
+
+    def to_markdown(self) -> str:
+        """Return tables: of each collection, and of all together if there are several."""
+        collections = dict.fromkeys(row.result.data for row in self.rows)
+        text = "".join(
+            _section([row for row in self.rows if row.result.data == data]) for data in collections
+        )
+        return text + _comparison(
+            "All collections: geometric mean of the ratio to full MaxSim, less 1, with the 95 % "
+            "interval",
+            _SHORT_COLUMNS,
+            self.overall,
+            lambda interval: "{:+.1%} [{:+.1%}, {:+.1%}]".format(*interval),
+        )
+
+
+def _section(rows: Sequence[Row]) -> str:
+    """Return the tables of one collection."""
+    result = rows[0].result
+    queries = len(result.per_query[COLUMNS[0]])
+    size = f"{result.documents:,} documents, {queries:,} queries, {result.model}"
+    measured = _table(
+        [*COLUMNS, "bytes / document", "compression, s", "x EigenLI"],
+        {row.result.method: _measured(row) for row in rows},
+    )
+    versus_full = _comparison(
+        "Minus full MaxSim, with the 95 % interval of a paired bootstrap over queries",
+        _SHORT_COLUMNS,
+        {row.result.method: row.versus_full for row in rows},
+        lambda interval: "{:+.3f} [{:+.3f}, {:+.3f}]".format(*interval),
+    )
+    in_paper = _comparison(
+        "The paper, and ours minus the paper's",
+        COLUMNS,
+        {
+            row.result.method: {
+                column: (number, row.result[column] - number)
+                for column, number in row.paper.items()
+            }
+            for row in rows
+        },
+        lambda pair: "{:.4f} ({:+.4f})".format(*pair),
+    )
+    return f"## {result.data}\n\n{size}\n\n{measured}{versus_full}{in_paper}"
+
+
+def _numbers(row: Row, column: str) -> dict[str, float]:
+    numbers = {"value": row.result[column]}
+    if column in row.paper:
+        numbers["paper"] = row.paper[column]
+        numbers["minus_paper"] = numbers["value"] - row.paper[column]
+    if column in row.versus_full:
+        interval = row.versus_full[column]
+        numbers |= {"minus_full": interval.difference, "low": interval.low, "high": interval.high}
+    return numbers
+
+
+def _measured(row: Row) -> list[str]:
+    ratio = row.times_eigenli
+    return [
+        *(f"{row.result[column]:.4f}" for column in COLUMNS),
+        f"{row.result.bytes_per_document:,.0f}",
+        f"{row.result.compression_seconds:.2f}",
+        "" if ratio is None else f"{ratio:.1f}",
+    ]
+
+
+def _comparison(
+    title: str,
+    columns: Sequence[str],
+    by_method: dict[str, dict[str, Any]],
+    text: Callable[[Any], str],
+) -> str:
+    """Return a table with its title, or nothing if nothing can be compared."""
+    rows = {
+        name: [text(found[column]) if column in found else "" for column in columns]
+        for name, found in by_method.items()
+        if found
+    }
+    return f"{title}:\n\n{_table(columns, rows)}" if rows else ""
+
+
+def _table(columns: Sequence[str], rows: dict[str, list[str]]) -> str:
+    lines = [["method", *columns], ["---", *("---:" for _ in columns)]]
+    lines += [[name, *cells] for name, cells in rows.items()]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"
