@@ -4,8 +4,8 @@
     python examples/vidore_colqwen3.py [MODEL] [TASK...]
 
 MODEL is by default the paper's, which wants a GPU; TASKs are names that mteb knows, by default
-those of the paper. Compressed pages are kept in the folder "compressed", so that the program can
-be stopped and started again.
+those of the paper. Compressed pages and results are kept in the folder "vidore", so that the
+program can be stopped and started again.
 """
 
 import sys
@@ -40,9 +40,12 @@ table = Table("task", "method", *(f"nDCG@{c}{whose}" for c in CUTOFFS for whose 
 for task in tasks:
     for method, k in METHODS.items():
         search = CompressedSearch(
-            model, method, chunk_size=64, cache_folder="compressed", name=name
+            model, method, chunk_size=64, cache_folder="vidore/pages", name=name
         )
-        (result,) = mteb.evaluate(search, task, encode_kwargs={"batch_size": 4}).task_results
+        evaluated = mteb.evaluate(
+            search, task, encode_kwargs={"batch_size": 4}, cache=mteb.ResultCache("vidore")
+        )
+        (result,) = evaluated.task_results
         row = [task.metadata.name, method]
         for cutoff in CUTOFFS:
             scores = [languages[f"ndcg_at_{cutoff}"] for languages in result.scores["test"]]

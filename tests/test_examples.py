@@ -11,6 +11,8 @@ from tiny_model import tiny_colbert
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NEEDS = {"single_vector_voyager": "voyager"}
+# Run by tests/vision/test_vidore.py.
+ELSEWHERE = {"vidore_colqwen3"}
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +22,7 @@ def model(tmp_path_factory):
     return str(folder / "saved")
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - ELSEWHERE))
 def test_example_runs(name, model, tmp_path):
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
