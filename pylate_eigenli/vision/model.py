@@ -45,7 +45,7 @@ class VisionColBERT:
 
     Examples
     --------
-    >>> from PIL import Image
+    >>> from PIL import Image  # doctest: +SKIP
     >>> model = VisionColBERT("TomoroAI/tomoro-colqwen3-embed-4b")  # doctest: +SKIP
     >>> page = Image.open("page.png")  # doctest: +SKIP
     >>> model.encode([page], is_query=False)[0].shape  # doctest: +SKIP

@@ -8,13 +8,7 @@ for library in ("PIL", "torchvision", "pypdfium2", "colpali_engine"):
     pytest.importorskip(library, reason="needs pip install '.[vision]'")
 
 from rendered import sheet  # noqa: E402
-from tiny_vision import (  # noqa: E402
-    as_engine_colqwen2,
-    as_tomoro,
-    tiny_colpali,
-    tiny_colqwen2,
-    tiny_colqwen3,
-)
+from tiny_vision import BUILDERS  # noqa: E402
 
 from pylate_eigenli.vision import VisionColBERT  # noqa: E402
 
@@ -23,11 +17,8 @@ from pylate_eigenli.vision import VisionColBERT  # noqa: E402
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny checkpoint of every layout."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    tiny_colqwen3(folder / "colqwen3")
-    as_tomoro(folder / "colqwen3", folder / "tomoro")
-    tiny_colqwen2(folder / "colqwen2")
-    as_engine_colqwen2(folder / "colqwen2", folder / "engine-colqwen2")
-    tiny_colpali(folder / "colpali")
+    for name, build in BUILDERS.items():
+        build(folder / name)
     return folder
 
 

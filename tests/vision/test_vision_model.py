@@ -11,18 +11,21 @@ import pytest
 import torch
 from rendered import sheet
 from safetensors.torch import load_file, save_file
+from tiny_vision import BUILDERS
 
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.vision import VisionColBERT
 
 IMAGES = [sheet("wide", (300, 200)), sheet("high", (200, 300)), sheet("small", (120, 200))]
 QUERIES = ["how much?", "who was at the meeting of the board?", ""]
-DIMS = {"colqwen3": 320, "tomoro": 320, "colqwen2": 128, "engine-colqwen2": 128, "colpali": 128}
-# What the prompt around an image adds, byte by byte; 29 but for ColPali.
-PROMPT = {"colpali": 21}
+# What the prompt around an image adds, byte by byte; 29 tokens for the Qwen family.
+PROMPTS = {
+    **{"colpali": 21, "engine_colpali": 22},
+    **{"colmodernvbert": 51, "engine_colmodernvbert": 51},
+}
 
 
-@pytest.fixture(params=DIMS, scope="module")
+@pytest.fixture(params=BUILDERS, scope="module")
 def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
@@ -34,10 +37,11 @@ def model(kind: str, checkpoints: Path) -> VisionColBERT:
 
 class TestEveryLayout:
     def test_returns_ragged_unit_vectors(self, kind: str, model: VisionColBERT) -> None:
+        dim = 320 if kind in ("colqwen3", "colqwen3_5", "tomoro") else 128
         for embeddings in (model.encode(QUERIES, is_query=True), model.encode_images(IMAGES)):
             assert len(embeddings) == 3
             for tokens in embeddings:
-                assert (tokens.ndim, tokens.shape[1], tokens.dtype) == (2, DIMS[kind], np.float32)
+                assert (tokens.ndim, tokens.shape[1], tokens.dtype) == (2, dim, np.float32)
                 np.testing.assert_allclose(np.linalg.norm(tokens, axis=1), 1, atol=1e-5)
         assert len({len(tokens) for tokens in model.encode(QUERIES)}) == 3
 
@@ -57,14 +61,17 @@ class TestEveryLayout:
         black, white = model.encode_images([sheet("x"), sheet("x").point(lambda v: 255 - v)])
         assert np.abs(black - white).max() > 0.01
 
-    def test_the_prompt_can_be_left_out(self, kind: str, checkpoints: Path) -> None:
-        whole = VisionColBERT(str(checkpoints / kind)).encode_images(IMAGES)
-        model = VisionColBERT(str(checkpoints / kind), image_tokens_only=True)
+    def test_the_prompt_can_be_left_out(
+        self, kind: str, model: VisionColBERT, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        whole, queries = model.encode_images(IMAGES), model.encode(QUERIES)
+        monkeypatch.setattr(model, "image_tokens_only", True)
         for tokens, image in zip(whole, model.encode_images(IMAGES), strict=True):
-            assert len(tokens) - len(image) == PROMPT.get(kind, 29)
+            assert len(tokens) - len(image) == PROMPTS.get(kind, 29)
             rows = {row.tobytes() for row in tokens}
             assert all(row.tobytes() in rows for row in image)
-        assert len(model.encode(QUERIES[0])) > 0
+        for a, b in zip(queries, model.encode(QUERIES), strict=True):
+            np.testing.assert_array_equal(a, b)
 
 
 def test_tomoro_s_layout_is_read_as_colqwen3_without_its_code(
@@ -79,7 +86,7 @@ def test_tomoro_s_layout_is_read_as_colqwen3_without_its_code(
 
 
 def test_transformers_and_colpali_engine_agree_on_colqwen2(checkpoints: Path) -> None:
-    ours, theirs = (VisionColBERT(str(checkpoints / x)) for x in ("colqwen2", "engine-colqwen2"))
+    ours, theirs = (VisionColBERT(str(checkpoints / x)) for x in ("colqwen2", "engine_colqwen2"))
     for inputs, is_query in ((IMAGES, False), (QUERIES, True)):
         both = (model.encode(inputs, is_query=is_query) for model in (ours, theirs))
         for a, b in zip(*both, strict=True):
