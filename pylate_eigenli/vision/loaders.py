@@ -162,7 +162,14 @@ def _with_adapter(model: Any, name: str, revision: str | None) -> Any:
     peft = require("peft")
     config = peft.PeftConfig.from_pretrained(name, revision=revision)
     adapted = peft.PeftModel(model, config, autocast_adapter_dtype=False)
-    result = adapted.load_adapter(name, "default", revision=revision, autocast_adapter_dtype=False)
+    result = adapted.load_adapter(
+        name,
+        "default",
+        revision=revision,
+        autocast_adapter_dtype=False,
+        # Adapters older than transformers' present names of modules.
+        key_mapping=getattr(model, "_checkpoint_conversion_mapping", None),
+    )
     wrong = [*result.missing_keys, *result.unexpected_keys]
     if wrong:
         raise ValueError(f"{name} does not fit its base model: {wrong[0]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ QUERIES = ["how much?", "who was at the meeting of the board?", ""]
 # What the prompt around an image adds, byte by byte; 29 tokens for the Qwen family.
 PROMPTS = {
     **{"colpali": 21, "engine_colpali": 22},
-    **{"colmodernvbert": 51, "engine_colmodernvbert": 51},
+    **{"colmodernvbert": 51, "engine_colmodernvbert": 51, "colsmol": 62},
 }
 
 
@@ -93,27 +94,51 @@ def test_transformers_and_colpali_engine_agree_on_colqwen2(checkpoints: Path) ->
             np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-def test_an_adapter_is_added_to_its_base(checkpoints: Path, tmp_path: Path) -> None:
+class TestAdapter:
     """As most of colpali-engine's models are published."""
-    from peft import LoraConfig, get_peft_model
 
-    base = VisionColBERT(str(checkpoints / "colqwen3"))
-    before = base.encode(QUERIES)
-    config = LoraConfig(r=2, target_modules=["q_proj", "custom_text_proj"], init_lora_weights=False)
-    torch.manual_seed(1)
-    adapted = get_peft_model(base.model, config)
-    adapted.peft_config["default"].base_model_name_or_path = str(checkpoints / "colqwen3")
-    adapted.save_pretrained(tmp_path)
-    base.processor.save_pretrained(tmp_path)
-    names = list(load_file(tmp_path / "adapter_model.safetensors"))
-    assert any("language_model.layers" in name for name in names)
-    loaded = VisionColBERT(str(tmp_path)).encode(QUERIES)
-    for tokens, expected, other in zip(loaded, base.encode(QUERIES), before, strict=True):
-        np.testing.assert_allclose(tokens, expected, atol=1e-5)
-        assert np.abs(tokens - other).max() > 0.01
-    _rename(tmp_path / "adapter_model.safetensors", "language_model", "no_such_model")
-    with pytest.raises(ValueError, match="does not fit its base model"):
-        VisionColBERT(str(tmp_path))
+    # What transformers calls modules today, and what it called them when adapters were trained.
+    @pytest.mark.parametrize(
+        ("kind", "today", "then"),
+        [
+            ("colqwen3", "language_model.layers", "language_model.layers"),
+            ("colqwen3", "language_model.layers", "model.language_model.layers"),
+            ("engine_colqwen2", "language_model.layers", "model.layers"),
+            ("engine_colpali", "model.model.language_model", "model.language_model.model"),
+        ],
+    )
+    def test_is_added_to_its_base(
+        self, kind: str, today: str, then: str, checkpoints: Path, tmp_path: Path
+    ) -> None:
+        plain, adapted = self.save_adapter(checkpoints / kind, tmp_path)
+        _rename(tmp_path / "adapter_model.safetensors", f".{today}", f".{then}")
+        loaded = VisionColBERT(str(tmp_path)).encode(QUERIES)
+        for tokens, expected, other in zip(loaded, adapted, plain, strict=True):
+            np.testing.assert_allclose(tokens, expected, atol=1e-5)
+            assert np.abs(tokens - other).max() > 0.01
+
+    def test_is_refused_if_it_does_not_fit(self, checkpoints: Path, tmp_path: Path) -> None:
+        self.save_adapter(checkpoints / "colqwen3", tmp_path)
+        _rename(tmp_path / "adapter_model.safetensors", "language_model", "no_such_model")
+        with pytest.raises(ValueError, match="does not fit its base model"):
+            VisionColBERT(str(tmp_path))
+
+    @staticmethod
+    def save_adapter(base: Path, folder: Path) -> tuple[Any, Any]:
+        """Save a random adapter; return the embeddings of queries without and with it."""
+        from peft import LoraConfig, get_peft_model
+
+        model = VisionColBERT(str(base))
+        plain = model.encode(QUERIES)
+        modules = r".*language_model.*q_proj|custom_text_proj"
+        torch.manual_seed(1)
+        adapted = get_peft_model(
+            model.model, LoraConfig(r=2, target_modules=modules, init_lora_weights=False)
+        )
+        adapted.peft_config["default"].base_model_name_or_path = str(base)
+        adapted.save_pretrained(folder)
+        model.processor.save_pretrained(folder)
+        return plain, model.encode(QUERIES)
 
 
 class TestCodeOfItsOwn:
@@ -213,5 +238,6 @@ def test_pylate_s_retrieval_program_runs_with_it(colqwen3: VisionColBERT, tmp_pa
 
 
 def _rename(path: Path, old: str, new: str) -> None:
+    assert any(old in name for name in load_file(path))
     weights = {name.replace(old, new): weight for name, weight in load_file(path).items()}
     save_file(weights, path, {"format": "pt"})

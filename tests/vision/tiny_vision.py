@@ -265,10 +265,25 @@ def engine_colmodernvbert(folder: Path) -> None:
     save(engine.ColModernVBert(config), processor, folder)
 
 
+def colsmol(folder: Path) -> None:
+    """An Idefics3, which has the processor of ModernVBERT."""
+    tokenizer, images, _ = vbert_parts()
+    config = transformers.Idefics3Config(
+        text_config={"model_type": "llama", "pad_token_id": 0, **text_config(tokenizer)},
+        vision_config={**SIGLIP, "image_size": 64, "patch_size": 16},
+        image_token_id=VBERT_TOKENS.index("<image>"),
+        scale_factor=2,
+        pad_token_id=0,
+    )
+    torch.manual_seed(0)
+    processor = engine.ColIdefics3Processor(images, tokenizer, image_seq_len=4)
+    save(engine.ColIdefics3(config), processor, folder)
+
+
 BUILDERS = {
     builder.__name__: builder
     for builder in (
         *(colqwen2, engine_colqwen2, colqwen2_5, colqwen3, tomoro, colqwen3_5),
-        *(colpali, engine_colpali, colmodernvbert, engine_colmodernvbert),
+        *(colpali, engine_colpali, colmodernvbert, engine_colmodernvbert, colsmol),
     )
 }
