@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sized
+from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -79,8 +80,6 @@ class VisionColBERT:
             max_visual_tokens=max_visual_tokens,
             trust_remote_code=trust_remote_code,
         )
-        tokenizer = self.processor.tokenizer
-        self._image_token: int = tokenizer.convert_tokens_to_ids(self.processor.image_token)
         # Of the Qwen family: the module that knows where on the page a token is.
         self._located = next((m for m in self.model.modules() if hasattr(m, "rope_deltas")), None)
 
@@ -89,6 +88,12 @@ class VisionColBERT:
         """Where inputs are sent to."""
         device: torch.device = self.model.device
         return device
+
+    @cached_property
+    def _image_token(self) -> int:
+        """Id of the token that stands for a piece of an image."""
+        tokenizer = self.processor.tokenizer
+        return int(tokenizer.convert_tokens_to_ids(self.processor.image_token))
 
     def encode(
         self,
@@ -120,10 +125,10 @@ class VisionColBERT:
         """
         single = isinstance(sentences, str) or hasattr(sentences, "convert")
         inputs = [sentences] if single else sentences
-        if is_query:
-            embeddings = self.encode_queries(inputs, batch_size or 32, show_progress_bar)
-        else:
-            embeddings = self.encode_images(inputs, batch_size or 4, show_progress_bar)
+        if batch_size is None:
+            batch_size = 32 if is_query else 4
+        encode = self.encode_queries if is_query else self.encode_images
+        embeddings = encode(inputs, batch_size, show_progress_bar)
         results = [torch.from_numpy(x) for x in embeddings] if convert_to_tensor else embeddings
         return results[0] if single else results
 
