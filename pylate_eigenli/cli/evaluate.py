@@ -27,17 +27,17 @@ def evaluate(
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Methods or families, repeated or with commas in between. [default: {METHODS}]"
+            help=f"Methods or families, repeated or with commas in between; by default {METHODS}."
         ),
     ] = None,
     k: Annotated[
         list[str] | None,
         typer.Option(
-            "-k", "--k", help="Budgets of the families: -k 8,16,32 or -k 8 -k 16. [default: 32]"
+            "-k", "--k", help="Budgets of the families: -k 8,16,32 or -k 8 -k 16; by default 32."
         ),
     ] = None,
     cache: Annotated[
-        Path | None, typer.Option(help="Folder for token embeddings. [default: OUT/embeddings]")
+        Path | None, typer.Option(help="Folder for token embeddings, by default OUT/embeddings.")
     ] = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Texts per batch of the model.")] = 32,
     paper_settings: Annotated[

@@ -1,1 +1,1 @@
-"""Effectiveness on retrieval benchmarks: what the paper reports, as data."""
+"""Effectiveness on retrieval benchmarks: methods, collections, metrics, mteb and the paper's numbers."""

@@ -46,7 +46,8 @@ class CompressedSearch:
         Number of documents that are encoded at a time.
     cache_folder
         Keep compressed chunks in this folder and read them from there: a run that was interrupted
-        goes on with the first chunk that is missing, and a search has one chunk in memory.
+        goes on with the first chunk that is missing, and a search has one chunk in memory. PLAID
+        does not use it.
     name
         What to call a model that is given as an object and does not say its name.
 
@@ -66,6 +67,12 @@ class CompressedSearch:
         cache_folder: str | Path | None = None,
         name: str | None = None,
     ) -> None:
+        try:
+            import mteb  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                'CompressedSearch needs mteb: `pip install "pylate-eigenli[mteb]"`'
+            ) from error
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be positive, got {chunk_size}")
         self.method = method
@@ -134,6 +141,8 @@ class CompressedSearch:
 
         ``top_ranked`` has the ids of the documents to choose from by query id, if not all.
         """
+        if not self._ids:
+            raise ValueError("there is nothing to search: index a corpus first")
         tokens = self._encode(
             queries,
             is_query=True,
@@ -181,7 +190,7 @@ class CompressedSearch:
         from mteb.models.abs_encoder import get_prompt
         from mteb.types import PromptType
 
-        prompt_type: PromptType = PromptType.query if is_query else PromptType.document
+        prompt_type = PromptType("query" if is_query else "document")
         batches = create_dataloader(
             dataset,
             task_metadata=task_metadata,
@@ -237,17 +246,14 @@ def _is_pylate(model: Any) -> bool:
 
 def _meta(model: Any, name: str, method_name: str) -> ModelMeta:
     """Return what mteb files results under: a name with the method, so that none are mixed up."""
-    try:
-        import mteb
-        from mteb.models.model_meta import ModelMeta, ScoringFunction
-    except ImportError as error:
-        raise ImportError('this needs `pip install "pylate-eigenli[mteb]"`') from error
+    import mteb
+    from mteb.models.model_meta import ModelMeta, ScoringFunction
 
     base = getattr(model, "mteb_model_meta", None)
     if base is None:
         local = Path(name).exists() or "/" not in name
         try:
-            base = mteb.get_model_meta(name)
+            base = mteb.get_model_meta(name, fetch_from_hf=False)
         except KeyError:
             base = ModelMeta.create_empty(
                 {"name": f"local/{Path(name).name}" if local else name, "framework": ["PyLate"]}

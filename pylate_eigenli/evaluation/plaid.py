@@ -26,8 +26,8 @@ class Plaid:
     """
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="eigenli-plaid-")
         self._tokens: list[NDArray[np.float16]] = []
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._index: Any = None
         self._size = 0
 
@@ -48,6 +48,7 @@ class Plaid:
         from pylate import indexes
 
         self._size = len(self._tokens)
+        self._folder = tempfile.TemporaryDirectory(prefix="eigenli-plaid-")
         index = indexes.PLAID(
             self._folder.name,
             "plaid",
@@ -83,5 +84,7 @@ class Plaid:
     @property
     def nbytes_per_document(self) -> float:
         """What the files of the index take per document."""
+        self.build()
+        assert self._folder is not None
         files = (path for path in Path(self._folder.name).rglob("*") if path.is_file())
         return sum(path.stat().st_size for path in files) / self._size

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from .._version import __version__
 from ..search import Hits
 from ..storage.disk import replace_file
 from ..tokens import TokenBatch, collect
@@ -83,7 +84,12 @@ def expand(names: Iterable[str], ks: Iterable[int]) -> list[str]:
 
 def load(data: str) -> list[Collection]:
     """Return the collections of a folder in BEIR's layout or of an mteb task of that name."""
-    return [beir.load(data)] if Path(data).is_dir() else mteb_data.load(data)
+    if Path(data).is_dir():
+        return [beir.load(data)]
+    try:
+        return mteb_data.load(data)
+    except KeyError:
+        raise ValueError(f"{data!r} is neither a folder nor a task that mteb knows") from None
 
 
 def evaluate(
@@ -128,7 +134,7 @@ def evaluate(
             (list(collection.queries.values()), True),
         )
         known_by = [fingerprint(model, model_name, texts, is_query=q) for texts, q in sides]
-        known_by.append(json.dumps([list(collection.corpus), collection.qrels]))
+        known_by.append(json.dumps([__version__, list(collection.corpus), collection.qrels]))
         digest = hashlib.sha256("".join(known_by).encode()).hexdigest()[:12]
         folder = Path(out) / "runs" / f"{_file_name(collection.name)}-{digest}"
         paths = {name: folder / f"{name}.json" for name in methods}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datasets import Dataset
 from mteb.abstasks.retrieval import AbsTaskRetrieval
 from mteb.abstasks.task_metadata import TaskMetadata
-
-WORDS = ["apple", "grass", "leaf", "sky", "sea", "fruit", "water", "plant", "sun"]
-TEXTS = [f"the {a} is a {b}" for a in WORDS for b in WORDS]
+from PIL import Image
+from tiny_collection import TEXTS
 
 
 def metadata(name: str, task_type: str = "Retrieval", **options) -> TaskMetadata:
@@ -17,8 +16,6 @@ def metadata(name: str, task_type: str = "Retrieval", **options) -> TaskMetadata
         reference=None,
         dataset={"path": f"local/{name}", "revision": "1"},
         type=task_type,
-        category="t2t",
-        modalities=["text"],
         eval_splits=["test"],
         main_score="ndcg_at_10",
         date=None,
@@ -29,7 +26,7 @@ def metadata(name: str, task_type: str = "Retrieval", **options) -> TaskMetadata
         dialect=None,
         sample_creation=None,
         bibtex_citation=None,
-        **{"eval_langs": ["eng-Latn"], **options},
+        **{"eval_langs": ["eng-Latn"], "category": "t2t", "modalities": ["text"], **options},
     )
 
 
@@ -62,7 +59,7 @@ class Known(AbsTaskRetrieval):
 
 
 class Reranked(Known):
-    """As above, but to be chosen out of a dozen candidates."""
+    """As above, but to be chosen out of some candidates."""
 
     metadata = metadata("LocalReranking", "Reranking")
 
@@ -75,6 +72,25 @@ class Reranked(Known):
 
 class TwoSubsets(Known):
     metadata = metadata("LocalSubsets", eval_langs={"a": ["eng-Latn"], "the": ["eng-Latn"]})
+
+
+class Pictures(AbsTaskRetrieval):
+    """Find the picture of a colour by its name, as ViDoRe's tasks find pages."""
+
+    metadata = metadata("LocalPictures", category="t2i", modalities=["text", "image"])
+    k_values = (1, 5, 10)
+
+    def load_data(self, num_proc=None, **kwargs) -> None:
+        colours = ["red", "green", "blue"]
+        pictures = [Image.new("RGB", (4, 4), colour) for colour in colours]
+        split = {
+            "corpus": Dataset.from_dict({"id": colours, "image": pictures}),
+            "queries": Dataset.from_dict({"id": colours, "text": colours}),
+            "relevant_docs": {colour: {colour: 1} for colour in colours},
+            "top_ranked": None,
+        }
+        self.dataset = {"default": {"test": split}}
+        self.data_loaded = True
 
 
 class WithoutSelf(Known):

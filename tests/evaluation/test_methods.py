@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pylate_eigenli import compress, rerank
+from pylate_eigenli import EigenLISVIndex, compress, rerank
 from pylate_eigenli.baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation import methods
 from pylate_eigenli.evaluation.methods import Method, method
 from pylate_eigenli.tokens import collect
 
-NAMES = ["full", "eigenli-8", "kmeans-8", "ward-8", "muvera", "muvera-centered"]
+NAMES = ["full", "eigenli-8", "eigenli-sv-8", "kmeans-8", "ward-8", "muvera", "muvera-centered"]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +74,18 @@ class TestEigenLI:
             np.testing.assert_allclose(row, [expected[i] for i in ids], rtol=1e-5)
 
 
+class TestEigenLISV:
+    def test_scores_are_those_of_its_index(self, batches, tmp_path):
+        queries, documents = batches
+        index = EigenLISVIndex(str(tmp_path), k=8, show_progress=False)
+        ids = [str(i) for i in range(len(documents))]
+        index.add_documents(ids, list(documents))
+        scores = run("eigenli-sv-8", queries, documents)
+        for row, result in zip(scores, index(list(queries), k=len(ids)), strict=True):
+            expected = {hit["id"]: hit["score"] for hit in result}
+            np.testing.assert_allclose(row, [expected[i] for i in ids], rtol=1e-5)
+
+
 class TestSizes:
     def test_are_those_of_what_is_kept_in_half_precision(self, batches):
         _, documents = batches
@@ -88,6 +100,8 @@ class TestSizes:
             assert method(name).nbytes_per_document(encoded) == pytest.approx(2 * 32 * expected)
         encoded = method("muvera").encode_documents(documents)
         assert method("muvera").nbytes_per_document(encoded) == 2 * 10240
+        encoded = method("eigenli-sv-8").encode_documents(documents)
+        assert method("eigenli-sv-8").nbytes_per_document(encoded) == 32 * 33 // 2 + 4
 
 
 class TestNames:

@@ -35,6 +35,37 @@ class TestMetrics:
         qrels = {"1": {"a": 1}, "2": {"b": 1}, "3": {"c": 0}}
         np.testing.assert_array_equal(evaluate({"1": ["a"]}, qrels, "nDCG", 10), [1, 0])
 
+    @pytest.mark.parametrize("cutoff", [1, 10, 100])
+    def test_agree_with_trec_eval(self, cutoff):
+        pytrec_eval = pytest.importorskip("pytrec_eval")
+        rng = np.random.default_rng(cutoff)
+        documents = [f"d{i}" for i in range(200)]
+        qrels = {
+            f"q{i}": {d: int(rng.integers(0, 3)) for d in rng.choice(documents, 30, replace=False)}
+            for i in range(20)
+        }
+        run = {query: rng.permutation(documents).tolist() for query in qrels}
+        scored = {query: {d: 1 / (i + 1) for i, d in enumerate(run[query])} for query in run}
+        # The first relevant document is found anywhere; beyond the cutoff ours is 0.
+        cut = {query: dict(list(found.items())[:cutoff]) for query, found in scored.items()}
+        theirs = {
+            "nDCG": _trec(pytrec_eval, qrels, scored, f"ndcg_cut_{cutoff}"),
+            "MRR": _trec(pytrec_eval, qrels, cut, "recip_rank"),
+        }
+        relevant = [sum(g > 0 for g in judged.values()) for judged in qrels.values()]
+        # trec_eval divides by all relevant documents, however few the cutoff admits.
+        plain = _trec(pytrec_eval, qrels, scored, f"recall_{cutoff}")
+        theirs["Recall"] = plain * relevant / np.minimum(relevant, cutoff)
+        for metric, expected in theirs.items():
+            np.testing.assert_allclose(evaluate(run, qrels, metric, cutoff), expected, atol=1e-9)
+
+
+def _trec(pytrec_eval, qrels, run, measure):
+    family = measure.rsplit("_", 1)[0] if measure[-1].isdigit() else measure
+    asked = measure if family == measure else f"{family}.{measure.rsplit('_', 1)[1]}"
+    found = pytrec_eval.RelevanceEvaluator(qrels, {asked}).evaluate(run)
+    return np.array([found[query][measure] for query in qrels])
+
 
 class TestCollections:
     def make(self, folder, corpus=None, qrels="query-id\tcorpus-id\tscore\nq\td\t1\n"):
