@@ -68,7 +68,7 @@ class PageReader:
         Resolution that pages of a PDF are rendered in.
     pages
         Numbers of the pages to read of every document, by default all: a ``range``, a set, or
-        what :func:`parse_page_ranges` returns.
+        what :func:`parse_page_ranges` returns. A single image is page 1.
     max_pixels
         Image files with more pixels are left out, pages of a PDF rendered smaller.
 
@@ -122,6 +122,7 @@ class PageReader:
         known
             Ids of pages that need not be rendered again.
         """
+        self.skipped.clear()
         for document in self.documents:
             try:
                 document.encode()
