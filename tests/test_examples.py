@@ -27,6 +27,8 @@ _TASKS_REGISTRY.update({task.metadata.name: task for task in (Known, Reranked)})
 sys.argv.pop(0)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
+# Run by tests/vision/test_vidore.py.
+ELSEWHERE = {"vidore_colqwen3"}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,7 @@ def model(tmp_path_factory):
     return str(folder / "saved")
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+@pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - ELSEWHERE))
 def test_example_runs(name, model, tmp_path):
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from .._version import __version__
+from . import pages
 from .demo import demo
 from .evaluate import evaluate
 from .paper import paper
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(evaluate)
 app.command()(paper)
+app.add_typer(pages.app, name="pages")
 
 
 def _print_version(wanted: bool) -> None:

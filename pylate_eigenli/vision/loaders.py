@@ -1,0 +1,219 @@
+"""Loading a multi-vector vision model, by what its configuration says that it is.
+
+Three kinds of checkpoints exist: those of transformers' own retrieval classes, those of
+colpali-engine (whole models, or LoRA adapters of a base model), and those that bring their own
+code. The ``model_type`` of ``config.json`` tells which classes read a checkpoint.
+
+TomoroAI's ColQwen3 (``model_type`` "colqwen3") does bring code, written for transformers 4. What
+it holds is colpali-engine's ColQwen3 with other names of the weights, and it is read as such.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+EXTRA = 'pip install "pylate-eigenli[vision]"'
+_ENGINE = "colpali_engine.models"
+
+
+@dataclass(frozen=True)
+class Family:
+    """The classes that read a kind of checkpoint.
+
+    Parameters
+    ----------
+    library
+        Module that has the classes.
+    model, processor
+        Names of the classes.
+    query_prefix
+        What queries begin with, where the processor does not know it itself.
+    renamed
+        Patterns of names of weights, and what the class calls these weights.
+    max_visual_tokens
+        Limit that the model is meant to be used with, where the checkpoint does not tell.
+    """
+
+    library: str
+    model: str
+    processor: str
+    query_prefix: str | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    max_visual_tokens: int | None = None
+
+
+# By model_type. The query prefixes are those the models were trained, and MTEB runs them, with.
+FAMILIES = {
+    "colpali": Family("transformers", "ColPaliForRetrieval", "ColPaliProcessor"),
+    "colqwen2": Family("transformers", "ColQwen2ForRetrieval", "ColQwen2Processor"),
+    "colmodernvbert": Family(
+        "transformers", "ColModernVBertForRetrieval", "ColModernVBertProcessor"
+    ),
+    "paligemma": Family(_ENGINE, "ColPali", "ColPaliProcessor", "Query: "),
+    "qwen2_vl": Family(_ENGINE, "ColQwen2", "ColQwen2Processor", "Query: "),
+    "qwen2_5_vl": Family(_ENGINE, "ColQwen2_5", "ColQwen2_5_Processor", "Query: "),
+    "qwen3_vl": Family(_ENGINE, "ColQwen3", "ColQwen3Processor"),
+    "qwen3_5": Family(_ENGINE, "ColQwen3_5", "ColQwen3_5Processor"),
+    "idefics3": Family(_ENGINE, "ColIdefics3", "ColIdefics3Processor"),
+    "modernvbert": Family(_ENGINE, "ColModernVBert", "ColModernVBertProcessor"),
+    "colqwen3": Family(
+        _ENGINE,
+        "ColQwen3",
+        "ColQwen3Processor",
+        renamed={r"^vlm\.model\.": "", r"^embedding_proj_layer": "custom_text_proj"},
+        max_visual_tokens=1280,
+    ),
+}
+
+
+def load(
+    name: str,
+    *,
+    revision: str | None,
+    dtype: Any,
+    device_map: Any,
+    attn_implementation: str | None,
+    max_visual_tokens: int | None,
+    trust_remote_code: bool,
+) -> tuple[Any, Any]:
+    """Return the model and the processor of a checkpoint.
+
+    Parameters
+    ----------
+    name
+        Of the hub, or the path of a folder.
+
+    The others are those of :class:`pylate_eigenli.vision.VisionColBERT`.
+    """
+    for library in ("PIL", "torchvision"):
+        require(library)
+    from transformers import PreTrainedConfig
+
+    base = _base_of_adapter(name, revision)
+    config, _ = PreTrainedConfig.get_config_dict(base or name, revision=None if base else revision)
+    options = {
+        "dtype": dtype,
+        "device_map": device_map,
+        "attn_implementation": attn_implementation,
+        "revision": None if base else revision,
+        "output_loading_info": True,
+    }
+    kind = config.get("model_type")
+    if kind in FAMILIES:
+        family = FAMILIES[kind]
+        model, report = _load_model(family, base or name, config, options)
+        processor = _load_processor(family, name, revision, max_visual_tokens)
+    elif "AutoModel" in config.get("auto_map", {}):
+        if not trust_remote_code:
+            raise ValueError(
+                f"{name} brings code of its own; pass trust_remote_code=True to run it, if you "
+                "trust its authors"
+            )
+        from transformers import AutoModel, AutoProcessor
+
+        model, report = AutoModel.from_pretrained(base or name, trust_remote_code=True, **options)
+        limits = {} if max_visual_tokens is None else {"max_num_visual_tokens": max_visual_tokens}
+        processor = AutoProcessor.from_pretrained(  # type: ignore[no-untyped-call]
+            name, revision=revision, trust_remote_code=True, **limits
+        )
+    else:
+        raise ValueError(
+            f"{name} is a model of type {kind!r}; known are {', '.join(sorted(FAMILIES))}"
+        )
+    if base:
+        model = _with_adapter(model, name, revision)
+    elif report["missing_keys"]:
+        raise ValueError(
+            f"{name} is not a multi-vector model: it has no {min(report['missing_keys'])}"
+        )
+    return model.eval(), processor
+
+
+def require(library: str) -> Any:
+    """Return a library of the ``vision`` extra."""
+    try:
+        return import_module(library)
+    except ImportError as error:
+        package = library.partition(".")[0]
+        raise ImportError(f"pages and images need {package}: {EXTRA}") from error
+
+
+def _base_of_adapter(name: str, revision: str | None) -> str | None:
+    """Return the model that a LoRA adapter is to be added to, None for a whole model."""
+    from transformers.utils.peft_utils import find_adapter_config_file
+
+    file = find_adapter_config_file(name, revision=revision)
+    if file is None:
+        return None
+    return str(json.loads(Path(file).read_text(encoding="utf-8"))["base_model_name_or_path"])
+
+
+def _with_adapter(model: Any, name: str, revision: str | None) -> Any:
+    """Return the model with an adapter in it.
+
+    By PEFT rather than transformers, whose version 5.3 leaves weights of adapters out whose names
+    it does not recognise, and only logs that.
+    """
+    peft = require("peft")
+    config = peft.PeftConfig.from_pretrained(name, revision=revision)
+    adapted = peft.PeftModel(model, config, autocast_adapter_dtype=False)
+    result = adapted.load_adapter(
+        name,
+        "default",
+        revision=revision,
+        autocast_adapter_dtype=False,
+        # Adapters older than transformers' present names of modules.
+        key_mapping=getattr(model, "_checkpoint_conversion_mapping", None),
+    )
+    wrong = [*result.missing_keys, *result.unexpected_keys]
+    if wrong:
+        raise ValueError(f"{name} does not fit its base model: {wrong[0]}")
+    return adapted.get_base_model()
+
+
+def _load_model(
+    family: Family, name: str, config: Mapping[str, Any], options: Mapping[str, Any]
+) -> tuple[Any, Any]:
+    """Return the model and transformers' report of what was in the checkpoint."""
+    model_class = getattr(require(family.library), family.model)
+    if family.renamed:
+        fields = {key: config[key] for key in config if key not in ("model_type", "auto_map")}
+        renaming = {
+            "key_mapping": dict(family.renamed),
+            "config": model_class.config_class.from_dict(fields),
+        }
+        options = {**options, **renaming}
+    model, report = model_class.from_pretrained(name, **options)
+    return model, report
+
+
+def _load_processor(
+    family: Family, name: str, revision: str | None, max_visual_tokens: int | None
+) -> Any:
+    processor_class = getattr(require(family.library), family.processor)
+    processor = processor_class.from_pretrained(name, revision=revision)
+    if family.query_prefix is not None:
+        processor.query_prefix = family.query_prefix
+    limit = max_visual_tokens or family.max_visual_tokens
+    if limit is not None:
+        _limit_visual_tokens(processor.image_processor, limit, name)
+    return processor
+
+
+def _limit_visual_tokens(image_processor: Any, limit: int, name: str) -> None:
+    """Let an image be scaled down until it has at most ``limit`` tokens."""
+    if limit < 1:
+        raise ValueError(f"max_visual_tokens must be positive, got {limit}")
+    size = dict(image_processor.size)
+    if not hasattr(image_processor, "merge_size") or "longest_edge" not in size:
+        raise ValueError(f"{name} does not let the number of visual tokens be chosen")
+    # What Qwen's processors call edges are numbers of pixels.
+    largest = limit * (image_processor.patch_size * image_processor.merge_size) ** 2
+    smallest = min(size["shortest_edge"], largest)
+    image_processor.size = {"shortest_edge": smallest, "longest_edge": largest}
+    image_processor.min_pixels, image_processor.max_pixels = smallest, largest
