@@ -9,12 +9,14 @@ from ._version import __version__
 from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError
 
 if TYPE_CHECKING:
+    from .analysis import analyze
     from .index import EigenLIIndex
     from .projection import SVProjection, TokenProjection
     from .rank import rerank
     from .scores import EigenLIScores, eigenli_kd_scores, eigenli_scores, eigenli_scores_pairwise
     from .subspace import compress
     from .sv_index import EigenLISVIndex
+    from .tuning import tune
 
 # Imported when first used: the command line must not wait for torch to print its help.
 _MODULES = {
@@ -23,11 +25,13 @@ _MODULES = {
     "EigenLIScores": "scores",
     "SVProjection": "projection",
     "TokenProjection": "projection",
+    "analyze": "analysis",
     "compress": "subspace",
     "eigenli_kd_scores": "scores",
     "eigenli_scores": "scores",
     "eigenli_scores_pairwise": "scores",
     "rerank": "rank",
+    "tune": "tuning",
 }
 
 __all__ = [
@@ -40,11 +44,13 @@ __all__ = [
     "TokenProjection",
     "UnknownDocumentError",
     "__version__",
+    "analyze",
     "compress",
     "eigenli_kd_scores",
     "eigenli_scores",
     "eigenli_scores_pairwise",
     "rerank",
+    "tune",
 ]
 
 

@@ -20,7 +20,7 @@ from .tokens import TokenBatch
 Preset = Literal["paper", "plus"]
 Centering = Literal["none", "both", "documents"]
 
-_PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "paper": {"filter": "hard", "idf": 0.0, "background": 0.0},
         "plus": {"filter": "soft", "idf": 0.4, "background": 0.25},
@@ -83,8 +83,8 @@ def with_preset(
     """Return the settings given, those left out (None) as the preset has them."""
     chosen: dict[str, Any] = {}
     if preset is not None:
-        check_choice("preset", preset, tuple(_PRESETS))
-        chosen.update(_PRESETS[preset])
+        check_choice("preset", preset, tuple(PRESETS))
+        chosen.update(PRESETS[preset])
     given["filter"] = None if filter is None else str(as_filter(filter))
     chosen.update({name: value for name, value in given.items() if value is not None})
     return chosen

@@ -35,6 +35,14 @@ def packed_dim(d: int) -> int:
     return d * (d + 1) // 2
 
 
+def unpacked_dim(width: int) -> int:
+    """Return the dimension d of the tokens whose kernel vectors have so many dimensions."""
+    d = math.isqrt(2 * width)
+    if packed_dim(d) != width:
+        raise ValueError(f"{width} is not d (d + 1) / 2 for any dimension d")
+    return d
+
+
 @lru_cache(maxsize=8)
 def _positions(d: int, device: torch.device) -> Tensor:
     """Positions of the packed entries in the flattened matrix, diagonal first."""
@@ -79,9 +87,7 @@ def unpack(vectors: Tensor) -> Tensor:
     -------
     Shape: (n, d, d), symmetric.
     """
-    d = math.isqrt(2 * vectors.shape[-1])
-    if packed_dim(d) != vectors.shape[-1]:
-        raise ValueError(f"{vectors.shape[-1]} is not d (d + 1) / 2 for any dimension d")
+    d = unpacked_dim(vectors.shape[-1])
     flat = vectors.new_zeros(len(vectors), d * d)
     flat[:, _positions(d, vectors.device)] = vectors
     above = flat.view(-1, d, d).triu(1) / math.sqrt(2.0)

@@ -1,27 +1,33 @@
 """Retrieval methods behind one interface, by name: compress the documents, score the queries.
 
-:func:`method` understands ``full``, ``eigenli-32``, ``kmeans-32``, ``ward-32`` (with any other
-budget), ``eigenli-sv-32``, ``muvera`` and ``muvera-centered``. To add one, enter it in ``FIXED`` or ``BUDGETED``.
+:func:`method` understands ``full``, ``eigenli-32``, ``eigenli-sv-32``, ``plus-32``, ``kmeans-32``,
+``ward-32`` (with any other budget), ``plus`` (one vector of all directions), ``muvera`` and
+``muvera-centered``. Those made of subspaces take options: ``eigenli-32:filter=soft,idf=0.25``. To
+add a method, enter it in ``FIXED`` or ``BUDGETED``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..background import Background, matrix_sum
+from ..background import Queries as PreparedQueries
 from ..baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
 from ..codes import Codes
-from ..subspace import ShortDocuments, Subspaces, subspaces_of
+from ..settings import PRESETS, SpectralSettings
+from ..subspace import Subspaces
 from ..sv_encoding import Projections, SVSettings
 from ..tokens import TokenBatch
-from ..vectors import pack_moments, pack_subspaces
+from ..vectors import pack_queries, pack_subspaces, packed_dim, unpacked_dim
 
 Documents = TypeVar("Documents")
 Queries = TypeVar("Queries")
@@ -56,6 +62,18 @@ class Method(Protocol[Queries, Documents]):
 
     def nbytes_per_document(self, documents: Documents) -> float:
         """Return what an encoded document takes on average, see ``BYTES_PER_NUMBER``."""
+
+
+@runtime_checkable
+class RelativeMethod(Protocol):
+    """A method whose queries may depend on what all documents have in common."""
+
+    @property
+    def is_relative(self) -> bool:
+        """Whether they do."""
+
+    def among(self, parts: Iterable[Any]) -> Method[Any, Any]:
+        """Return the method for queries among the encoded documents of all parts."""
 
 
 @dataclass(frozen=True)
@@ -142,15 +160,15 @@ class EigenLI:
     ----------
     name
         See :class:`Method`.
-    k
-        Number of directions per document.
-    short_documents
-        See :func:`pylate_eigenli.compress`.
+    settings
+        How subspaces are made and queries meet them.
+    background
+        What all documents have in common, for settings with an idf or a background.
 
     Examples
     --------
     >>> from pylate_eigenli.tokens import collect
-    >>> eigenli = EigenLI("eigenli-1", k=1)
+    >>> eigenli = EigenLI("eigenli-1", SpectralSettings(k=1))
     >>> documents = eigenli.encode_documents(collect([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]))
     >>> queries = eigenli.encode_queries(collect([[[0.6, 0.8]]], names="query"))
     >>> eigenli.scores(queries, documents).round(2)
@@ -158,23 +176,35 @@ class EigenLI:
     """
 
     name: str
-    k: int
-    short_documents: ShortDocuments = "fill"
+    settings: SpectralSettings
+    background: Background | None = None
+
+    @property
+    def is_relative(self) -> bool:
+        return bool(self.settings.idf or self.settings.background)
+
+    def among(self, parts: Iterable[Subspaces]) -> EigenLI:
+        matrices = (
+            (matrix_sum(part.rows.float().cpu(), part.ranks, part.floors.cpu().numpy()), len(part))
+            for part in parts
+        )
+        return replace(self, background=_sum(matrices))
 
     def encode_documents(self, documents: TokenBatch) -> Subspaces:
-        return subspaces_of(documents, self.k, self.short_documents)
+        return self.settings.subspaces(documents)
 
     def encode_queries(self, queries: TokenBatch) -> NDArray[np.float32]:
-        packed: NDArray[np.float32] = pack_moments(queries).float().cpu().numpy()
+        prepared = _prepared(queries, self.settings, self.background)
+        packed: NDArray[np.float32] = pack_queries(prepared.tokens, prepared.against).numpy()
         return packed
 
     def scores(self, queries: NDArray[np.float32], documents: Subspaces) -> NDArray[np.float32]:
-        bases, floors = documents.rows.float().cpu(), documents.floors.float().cpu().numpy()
+        rows, floors = documents.rows.float().cpu(), documents.floors.float().cpu().numpy()
         result = np.empty((len(queries), len(documents)), np.float32)
         for begin in range(0, len(documents), _PACKED_AT_ONCE):
             end = min(begin + _PACKED_AT_ONCE, len(documents))
             packed = pack_subspaces(
-                bases, documents.offsets[begin : end + 1], floors[begin:end]
+                rows, documents.offsets[begin : end + 1], floors[begin:end]
             ).numpy()
             np.matmul(queries, packed.T, out=result[:, begin:end])
         return result
@@ -185,19 +215,17 @@ class EigenLI:
 
 @dataclass(frozen=True)
 class EigenLISV:
-    """Documents are one vector each, at int8 as :class:`pylate_eigenli.EigenLISVIndex` keeps them.
+    """Documents are one vector each at 8 bits per dimension, as in the single-vector index.
 
     Parameters
     ----------
-    name
-        See :class:`Method`.
-    k
-        Number of directions per document.
+    name, settings, background
+        See :class:`EigenLI`.
 
     Examples
     --------
     >>> from pylate_eigenli.tokens import collect
-    >>> sv = EigenLISV("eigenli-sv-1", k=1)
+    >>> sv = EigenLISV("eigenli-sv-1", SVSettings(k=1))
     >>> documents = sv.encode_documents(collect([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]))
     >>> queries = sv.encode_queries(collect([[[0.6, 0.8]]], names="query"))
     >>> sv.scores(queries, documents).round(2)
@@ -207,15 +235,31 @@ class EigenLISV:
     """
 
     name: str
-    k: int
+    settings: SVSettings
+    background: Background | None = None
+
+    @property
+    def is_relative(self) -> bool:
+        return bool(self.settings.idf or self.settings.background)
+
+    def among(self, parts: Iterable[Codes]) -> EigenLISV:
+        matrices = (
+            (self._projections(part.dim).matrix_sum(part.decode()), len(part.values))
+            for part in parts
+        )
+        return replace(self, background=_sum(matrices))
+
+    def _projections(self, width: int) -> Projections:
+        """Return what centres vectors of a width on what no document has to be known for."""
+        return Projections().centred_on(torch.zeros(0, width), self.settings, unpacked_dim(width))
 
     def encode_documents(self, documents: TokenBatch) -> Codes:
-        whole = Projections(None, None)
-        subspaces = whole.subspaces(documents, SVSettings(k=self.k))
-        return Codes.encode(whole.document_vectors(subspaces, self.k), bits=8)
+        packed = Projections().packed(documents, self.settings)
+        return Codes.encode(self._projections(packed.shape[1]).document_vectors(packed), bits=8)
 
     def encode_queries(self, queries: TokenBatch) -> tuple[Tensor, NDArray[np.float32]]:
-        return Projections(None, None).query_vectors(queries, self.k)
+        prepared = _prepared(queries, self.settings, self.background)
+        return self._projections(packed_dim(queries.dim)).query_vectors(prepared)
 
     def scores(
         self, queries: tuple[Tensor, NDArray[np.float32]], documents: Codes
@@ -228,6 +272,26 @@ class EigenLISV:
         return float(documents.values.shape[1] + documents.scales.itemsize)
 
 
+def _sum(matrices: Iterable[tuple[NDArray[np.float64], int]]) -> Background:
+    """Return the background of documents, given sums of their matrices and their numbers."""
+    background: Background | None = None
+    for matrix, documents in matrices:
+        background = (background or Background.empty(len(matrix))).plus(matrix, documents)
+    if background is None:
+        raise ValueError("there are no documents to search")
+    return background
+
+
+def _prepared(
+    queries: TokenBatch, settings: SpectralSettings, background: Background | None
+) -> PreparedQueries:
+    tokens = TokenBatch(queries.tokens.float().cpu(), queries.offsets)
+    comparable = settings.centred_queries(tokens)
+    if background is None:
+        return PreparedQueries(tokens, comparable)
+    return background.prepare(tokens, comparable, settings.idf, settings.background)
+
+
 def _muvera(name: str, centered: bool) -> SingleVector:
     encoder = Muvera(centered=centered)
     return SingleVector(name, encoder.encode_documents, encoder.encode_queries)
@@ -235,14 +299,16 @@ def _muvera(name: str, centered: bool) -> SingleVector:
 
 FIXED: dict[str, Callable[[str], Method[Any, Any]]] = {
     "full": MultiVector,
+    "plus": lambda name: EigenLISV(name, SVSettings(**PRESETS["plus"])),
     "muvera": partial(_muvera, centered=False),
     "muvera-centered": partial(_muvera, centered=True),
 }
 """Methods without a budget: what makes them of their name."""
 
 BUDGETED: dict[str, Callable[[str, int], Method[Any, Any]]] = {
-    "eigenli": EigenLI,
-    "eigenli-sv": EigenLISV,
+    "eigenli": lambda name, k: EigenLI(name, SpectralSettings(k=k)),
+    "eigenli-sv": lambda name, k: EigenLISV(name, SVSettings(k=k)),
+    "plus": lambda name, k: EigenLI(name, SpectralSettings(k=k, **PRESETS["plus"])),
     "kmeans": lambda name, k: MultiVector(name, partial(pool_kmeans, k=k)),
     "ward": lambda name, k: MultiVector(name, partial(pool_ward, k=k)),
 }
@@ -271,8 +337,18 @@ def method(name: str) -> Method[Any, Any]:
     >>> method("ward")
     Traceback (most recent call last):
         ...
-    ValueError: unknown method 'ward': expected full, muvera, muvera-centered, eigenli-<k>, eigenli-sv-<k>, kmeans-<k> or ward-<k>
+    ValueError: unknown method 'ward': expected full, plus, muvera, muvera-centered, eigenli-<k>, eigenli-sv-<k>, plus-<k>, kmeans-<k> or ward-<k>
     """
+    plain, _, options = name.partition(":")
+    chosen = _by_name(plain)
+    if not options:
+        return chosen
+    if not isinstance(chosen, (EigenLI, EigenLISV)):
+        raise ValueError(f"{plain} takes no options, but got {options!r}")
+    return replace(chosen, name=name, settings=_with_options(chosen.settings, options))
+
+
+def _by_name(name: str) -> Method[Any, Any]:
     if name in FIXED:
         return FIXED[name](name)
     family, k = split_name(name)
@@ -280,3 +356,26 @@ def method(name: str) -> Method[Any, Any]:
         return BUDGETED[family](name, k)
     *known, last = [*FIXED, *(f"{family}-<k>" for family in BUDGETED)]
     raise ValueError(f"unknown method {name!r}: expected {', '.join(known)} or {last}")
+
+
+def _with_options(settings: Any, options: str) -> Any:
+    """Return settings changed by options such as ``filter=soft,idf=0.25``."""
+    changed = {}
+    for option in options.split(","):
+        name, _, value = option.partition("=")
+        if name not in _OPTIONS:
+            raise ValueError(f"{option!r} is not one of the options {', '.join(_OPTIONS)}")
+        try:
+            changed[name] = _OPTIONS[name](value)
+        except ValueError as error:
+            raise ValueError(f"{option!r} needs a number") from error
+    return replace(settings, **changed)
+
+
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "filter": str,
+    "short_documents": str,
+    "centering": str,
+    "idf": float,
+    "background": float,
+}

@@ -26,7 +26,7 @@ from ..tokens import TokenBatch, collect
 from . import beir, metrics, mteb_data
 from .beir import Collection
 from .embeddings import TokenFile, encode_cached, fingerprint
-from .methods import BUDGETED, FIXED, method
+from .methods import BUDGETED, FIXED, RelativeMethod, method
 from .plaid import Plaid
 from .scanning import best
 
@@ -69,7 +69,7 @@ def expand(names: Iterable[str], ks: Iterable[int]) -> list[str]:
     sizes = list(ks)
     expanded: list[str] = []
     for name in names:
-        if name in BUDGETED:
+        if name in BUDGETED and name not in FIXED:
             expanded += [f"{name}-{k}" for k in sizes]
             continue
         if name != "plaid":
@@ -137,7 +137,7 @@ def evaluate(
         known_by.append(json.dumps([__version__, list(collection.corpus), collection.qrels]))
         digest = hashlib.sha256("".join(known_by).encode()).hexdigest()[:12]
         folder = Path(out) / "runs" / f"{_file_name(collection.name)}-{digest}"
-        paths = {name: folder / f"{name}.json" for name in methods}
+        paths = {name: folder / f"{_file_name(name)}.json" for name in methods}
         if override or not all(path.exists() for path in paths.values()):
             documents, queries = (
                 encode_cached(
@@ -191,7 +191,10 @@ def _measure(
 def _search(
     name: str, queries: TokenBatch, batches: Iterable[TokenBatch], depth: int
 ) -> tuple[list[Hits], float, float]:
-    """Return hits, seconds to compress, and bytes per document; nothing is kept of a batch."""
+    """Return hits, seconds to compress, and bytes per document.
+
+    Nothing is kept of a batch, unless queries depend on all of them.
+    """
     chosen = method(name)
     seconds = total = 0.0
     n = 0
@@ -209,7 +212,11 @@ def _search(
             n += len(batch)
             yield encoded
 
-    hits = best(chosen, chosen.encode_queries(queries), parts(), depth)
+    encoded: Iterable[Any] = parts()
+    if isinstance(chosen, RelativeMethod) and chosen.is_relative:
+        encoded = list(encoded)
+        chosen = chosen.among(encoded)
+    hits = best(chosen, chosen.encode_queries(queries), encoded, depth)
     return hits, seconds, total / n
 
 

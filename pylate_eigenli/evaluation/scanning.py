@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ..baselines.maxsim import top_k
 from ..search import Hits
 from ..tokens import TokenBatch
-from .methods import Documents, Method, Queries
+from .methods import Documents, Method, Queries, RelativeMethod
 
 
 class Parts(Protocol):
@@ -75,11 +75,14 @@ class Scan:
         candidates
             For each query the rows of the documents to choose from, by default all.
         """
-        encoded = self.method.encode_queries(queries)
+        method = self.method
+        if isinstance(method, RelativeMethod) and method.is_relative:
+            method = method.among(self._parts[key] for key in self._keys)
+        encoded = method.encode_queries(queries)
         parts = (self._parts[key] for key in self._keys)
         if candidates is None:
-            return best(self.method, encoded, parts, k)
-        scores = candidate_scores(self.method, encoded, parts, candidates)
+            return best(method, encoded, parts, k)
+        scores = candidate_scores(method, encoded, parts, candidates)
         return [
             _merge(NO_HITS, rows, values, k)
             for rows, values in zip(candidates, scores, strict=True)
