@@ -190,11 +190,9 @@ def _ndcg(
 
 def _choose(trials: Sequence[Trial], queries: NDArray[np.int64]) -> Trial:
     """Return the smallest, and of equals the best, of those that are about as good as the best."""
-    scores = np.array([trial.per_query[queries].mean() for trial in trials])
-    good = np.flatnonzero(scores >= scores.max() * (1 - _WORTH))
-    return min(
-        (trials[i] for i in good), key=lambda t: (t.settings.k, -t.per_query[queries].mean())
-    )
+    scores = [float(trial.per_query[queries].mean()) for trial in trials]
+    good = [i for i, score in enumerate(scores) if score >= max(scores) * (1 - _WORTH)]
+    return trials[min(good, key=lambda i: (trials[i].settings.k, -scores[i]))]
 
 
 def _cross_validated(trials: Sequence[Trial], n: int, seed: int) -> float:
