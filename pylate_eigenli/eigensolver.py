@@ -38,6 +38,7 @@ _BISECTIONS = 22  # interval of 2**-22 of the spectrum's width: past float32's o
 _REFINEMENTS = 2  # Rayleigh quotient corrections converge cubically from there ...
 _SETTLED = 1e-12  # ... and one below this share of the largest value is not worth another round
 _ORTHOGONALITY = 1e-6  # largest inner product accepted between two computed unit eigenvectors
+_OVERLAP = 0.1  # largest one that is taken out of them; beyond, they may be one and the same
 
 
 # The three loops that take the time work on whole one-dimensional slices: counting from zero is
@@ -265,14 +266,27 @@ def _eigenvectors(
 
 @_jit
 def _is_sound(z: Any, values: Any, start: Any, width: float, n: int, rank: int) -> bool:
-    """Whether every value stayed where bisection found it and the vectors are orthonormal."""
+    """Whether the vectors are orthonormal, or could be made so, at the values bisection found.
+
+    Vectors of close eigenvalues may overlap a little. Taking the overlap out of the later one only
+    mixes in more of an eigenvector of nearly the same eigenvalue.
+    """
     for r in range(rank):
         if not abs(values[r] - start[r]) <= 8 * width:
             return False
-        for s in range(r + 1):
-            dot = _dot(z[r, :n], z[s, :n])
-            if not abs(dot - (1.0 if r == s else 0.0)) <= _ORTHOGONALITY:
+        row = z[r, :n]
+        changed = False
+        for s in range(r):
+            dot = _dot(row, z[s, :n])
+            if not abs(dot) <= _OVERLAP:
                 return False
+            if abs(dot) > _ORTHOGONALITY:
+                _subtract(row, dot, z[s, :n])
+                changed = True
+        if changed:
+            row *= 1 / math.sqrt(_dot(row, row))
+        if not abs(_dot(row, row) - 1.0) <= _ORTHOGONALITY:
+            return False
     return True
 
 
