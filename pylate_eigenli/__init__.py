@@ -9,6 +9,7 @@ from ._version import __version__
 from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError
 
 if TYPE_CHECKING:
+    from .explanation import Explanation, explain, explain_found
     from .index import EigenLIIndex
     from .projection import SVProjection, TokenProjection
     from .rank import rerank
@@ -21,12 +22,15 @@ _MODULES = {
     "EigenLIIndex": "index",
     "EigenLISVIndex": "sv_index",
     "EigenLIScores": "scores",
+    "Explanation": "explanation",
     "SVProjection": "projection",
     "TokenProjection": "projection",
     "compress": "subspace",
     "eigenli_kd_scores": "scores",
     "eigenli_scores": "scores",
     "eigenli_scores_pairwise": "scores",
+    "explain": "explanation",
+    "explain_found": "explanation",
     "rerank": "rank",
 }
 
@@ -34,6 +38,7 @@ __all__ = [
     "EigenLIIndex",
     "EigenLISVIndex",
     "EigenLIScores",
+    "Explanation",
     "IndexFormatError",
     "IndexLockedError",
     "SVProjection",
@@ -44,6 +49,8 @@ __all__ = [
     "eigenli_kd_scores",
     "eigenli_scores",
     "eigenli_scores_pairwise",
+    "explain",
+    "explain_found",
     "rerank",
 ]
 
