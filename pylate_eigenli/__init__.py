@@ -10,6 +10,7 @@ from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError
 
 if TYPE_CHECKING:
     from .analysis import analyze
+    from .explanation import Explanation, explain, explain_found
     from .index import EigenLIIndex
     from .projection import SVProjection, TokenProjection
     from .rank import rerank
@@ -23,6 +24,7 @@ _MODULES = {
     "EigenLIIndex": "index",
     "EigenLISVIndex": "sv_index",
     "EigenLIScores": "scores",
+    "Explanation": "explanation",
     "SVProjection": "projection",
     "TokenProjection": "projection",
     "analyze": "analysis",
@@ -30,6 +32,8 @@ _MODULES = {
     "eigenli_kd_scores": "scores",
     "eigenli_scores": "scores",
     "eigenli_scores_pairwise": "scores",
+    "explain": "explanation",
+    "explain_found": "explanation",
     "rerank": "rank",
     "tune": "tuning",
 }
@@ -38,6 +42,7 @@ __all__ = [
     "EigenLIIndex",
     "EigenLISVIndex",
     "EigenLIScores",
+    "Explanation",
     "IndexFormatError",
     "IndexLockedError",
     "SVProjection",
@@ -49,6 +54,8 @@ __all__ = [
     "eigenli_kd_scores",
     "eigenli_scores",
     "eigenli_scores_pairwise",
+    "explain",
+    "explain_found",
     "rerank",
     "tune",
 ]

@@ -154,6 +154,16 @@ class DocumentIndex(Base, Generic[SettingsT]):
         """Dimension of the token vectors, None before the first document."""
         return self._settings_of(self._snapshot)[1]
 
+    @property
+    def generation(self) -> int:
+        """Number of the change that made the state this index shows; 0 before the first one."""
+        return self._snapshot.generation
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk, removed documents that still take space included."""
+        return self._snapshot.nbytes
+
     def __len__(self) -> int:
         return len(self._snapshot)
 

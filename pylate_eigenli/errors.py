@@ -4,15 +4,53 @@ from __future__ import annotations
 
 
 class IndexFormatError(RuntimeError):
-    """The index on disk is truncated, altered, or of a format this version cannot read."""
+    """The index on disk is truncated, altered, or of a format this version cannot read.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from pylate_eigenli import EigenLIIndex
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "manifest.json").write_text("{}")
+    >>> try:
+    ...     EigenLIIndex(str(folder.parent), folder.name)
+    ... except IndexFormatError as error:
+    ...     print(str(error).removeprefix(str(folder)))
+    /manifest.json cannot be read: key 'format' is missing
+    """
 
 
 class IndexLockedError(RuntimeError):
-    """Another writer is changing the index at this moment."""
+    """Another writer is changing the index at this moment.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli.storage import Store
+    >>> folder = tempfile.mkdtemp()
+    >>> with Store(folder).transaction():
+    ...     try:
+    ...         Store(folder).compact()
+    ...     except IndexLockedError:
+    ...         print("try again later")
+    try again later
+    """
 
 
 class UnknownDocumentError(KeyError):
-    """A document id that the index does not hold."""
+    """A document id that the index does not hold.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli import EigenLIIndex
+    >>> index = EigenLIIndex(tempfile.mkdtemp())
+    >>> try:
+    ...     index.remove_documents(["a"])
+    ... except UnknownDocumentError as error:
+    ...     print(error)
+    1 of 1 documents are not in the index: 'a'
+    """
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0]) if self.args else ""

@@ -10,6 +10,7 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from pylate.scores import colbert_scores
@@ -37,11 +38,29 @@ def best_of(rounds: int, **tasks: Callable[[], object]) -> dict[str, float]:
     return times
 
 
-def compression(lengths: list[int], d: int, k: int, n: int, rounds: int) -> Table:
+@dataclass(frozen=True)
+class Compression:
+    """Milliseconds per document of so many tokens, and how many times as long others take."""
+
+    tokens: int
+    ms_per_document: float
+    eigh: float
+    ward: float
+    kmeans: float
+
+
+@dataclass(frozen=True)
+class Searching:
+    """Milliseconds per query, of so many at a time."""
+
+    queries: int
+    ms_per_query: float
+    maxsim_ms_per_query: float
+
+
+def compression(lengths: list[int], d: int, k: int, n: int, rounds: int) -> list[Compression]:
     """Time the eigensolver against one batched eigh call and against clustering."""
-    table = Table(title=f"Compression to {k} directions or centroids, d={d} (times ours)")
-    for column in ("tokens", "ours, ms/doc", "torch.linalg.eigh", "Ward", "k-means++"):
-        table.add_column(column, justify="right")
+    rows = []
     for tokens in lengths:
         documents = synthetic.documents(n, tokens, d)
         few = collect(documents[: max(n // 8, 8)])  # clustering is slow: fewer documents
@@ -60,17 +79,21 @@ def compression(lengths: list[int], d: int, k: int, n: int, rounds: int) -> Tabl
 
         times = best_of(rounds, ours=ours, eigh=one_eigh, ward=ward, kmeans=kmeans)
         own = times["ours"] / n
-        table.add_row(
-            str(tokens),
-            f"{own * 1e3:.3f}",
-            f"{times['eigh'] / n / own:.1f}x",
-            f"{times['ward'] / len(few) / own:.1f}x",
-            f"{times['kmeans'] / len(few) / own:.1f}x",
+        rows.append(
+            Compression(
+                tokens,
+                own * 1e3,
+                eigh=times["eigh"] / n / own,
+                ward=times["ward"] / len(few) / own,
+                kmeans=times["kmeans"] / len(few) / own,
+            )
         )
-    return table
+    return rows
 
 
-def searching(n: int, d: int, k: int, tokens: int, query_tokens: int, rounds: int) -> Table:
+def searching(
+    n: int, d: int, k: int, tokens: int, query_tokens: int, rounds: int
+) -> list[Searching]:
     """Time exact search against MaxSim over the uncompressed tokens."""
     documents = synthetic.documents(n, tokens, d)
     queries = synthetic.queries(64, query_tokens, d)
@@ -80,9 +103,7 @@ def searching(n: int, d: int, k: int, tokens: int, query_tokens: int, rounds: in
         step = max(1, (1 << 28) // (len(batch) * query_tokens * tokens))
         return [colbert_scores(batch, piece) for piece in documents.split(step)]  # type: ignore[no-untyped-call]
 
-    table = Table(title=f"Exact search, {n:,} documents, d={d}, k={k}, {query_tokens} query tokens")
-    for column in ("queries", "ours, ms/query", f"MaxSim over {tokens} tokens", "speed-up"):
-        table.add_column(column, justify="right")
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         index = EigenLIIndex(index_folder=folder, k=k, show_progress=False)
         index.add_documents(range(n), documents)
@@ -93,12 +114,37 @@ def searching(n: int, d: int, k: int, tokens: int, query_tokens: int, rounds: in
                 ours=lambda batch=batch: index(batch, k=10),  # type: ignore[misc]
                 maxsim=lambda batch=batch: maxsim(batch),  # type: ignore[misc]
             )
-            table.add_row(
-                str(count),
-                f"{times['ours'] / count * 1e3:.2f}",
-                f"{times['maxsim'] / count * 1e3:.1f} ms/query",
-                f"{times['maxsim'] / times['ours']:.1f}x",
+            rows.append(
+                Searching(count, times["ours"] / count * 1e3, times["maxsim"] / count * 1e3)
             )
+    return rows
+
+
+def compression_table(rows: list[Compression], d: int, k: int) -> Table:
+    """Lay out what was measured of compression."""
+    table = Table(title=f"Compression to {k} directions or centroids, d={d} (times ours)")
+    for column in ("tokens", "ours, ms/doc", "torch.linalg.eigh", "Ward", "k-means++"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        ratios = (f"{ratio:.1f}x" for ratio in (row.eigh, row.ward, row.kmeans))
+        table.add_row(str(row.tokens), f"{row.ms_per_document:.3f}", *ratios)
+    return table
+
+
+def searching_table(
+    rows: list[Searching], n: int, d: int, k: int, tokens: int, query_tokens: int
+) -> Table:
+    """Lay out what was measured of searching."""
+    table = Table(title=f"Exact search, {n:,} documents, d={d}, k={k}, {query_tokens} query tokens")
+    for column in ("queries", "ours, ms/query", f"MaxSim over {tokens} tokens", "speed-up"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.queries),
+            f"{row.ms_per_query:.2f}",
+            f"{row.maxsim_ms_per_query:.1f} ms/query",
+            f"{row.maxsim_ms_per_query / row.ms_per_query:.1f}x",
+        )
     return table
 
 
@@ -115,13 +161,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments)
     console = Console()
-    console.print(
-        compression(options.tokens, options.dim, options.k, options.documents, options.rounds)
-    )
+    d, k, rounds = options.dim, options.k, options.rounds
+    compressed = compression(options.tokens, d, k, options.documents, rounds)
+    console.print(compression_table(compressed, d, k))
     if options.collection:
-        console.print(
-            searching(options.collection, options.dim, options.k, 180, 32, options.rounds)
-        )
+        shape = (options.collection, d, k, 180, 32)
+        console.print(searching_table(searching(*shape, rounds), *shape))
 
 
 if __name__ == "__main__":

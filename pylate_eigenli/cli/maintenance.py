@@ -1,0 +1,117 @@
+"""``eigenli info``, ``remove``, ``verify`` and ``compact``: the care of an index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .errors import Debug, one_line_errors
+from .options import IndexPath, Json, existing
+
+if TYPE_CHECKING:
+    from ..document_index import DocumentIndex
+    from ..storage import DocumentId
+
+
+def info(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+    """Show what an index holds and how it was made."""
+    with one_line_errors(debug):
+        from ..text_index import TextIndex
+
+        with TextIndex(existing(index)) as texts:
+            about = texts.about()
+        if as_json:
+            typer.echo(json.dumps(about))
+            return
+        table = Table(show_header=False, box=None)
+        table.add_column()
+        table.add_column(overflow="fold")
+        for name, value in about.items():
+            if isinstance(value, dict):
+                value = ", ".join(f"{key}={setting}" for key, setting in value.items())
+            shown = f"{value:,}" if isinstance(value, int) else str(value)
+            table.add_row(Text(name.replace("_", " "), style="bold"), Text(shown))
+        Console(highlight=False).print(table)
+
+
+def remove(
+    index: IndexPath,
+    documents_ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="ID...",
+            help="Documents; the name of a file stands for all its passages.",
+            show_default=False,
+        ),
+    ],
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Remove documents. If one is unknown, none is removed."""
+    with one_line_errors(debug):
+        from ..text_index import TextIndex
+
+        with TextIndex(existing(index)) as texts:
+            ids = list(dict.fromkeys(_meant(texts.index, documents_ids)))
+            texts.remove(ids)
+            left = len(texts)
+        if as_json:
+            typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
+        else:
+            typer.echo(f"Removed {len(ids):,} documents; {index} now holds {left:,}.")
+
+
+def _meant(index: DocumentIndex[Any], names: Iterable[str]) -> Iterator[DocumentId]:
+    """Yield the ids that names on a command line stand for."""
+    for name in names:
+        first = f"{name}#1"
+        if name not in index and first in index:
+            passages = (f"{name}#{number}" for number in count(1))
+            for passage in passages:
+                if passage not in index:
+                    break
+                yield passage
+        elif name not in index and name.lstrip("-").isdecimal():
+            yield int(name)
+        else:
+            yield name
+
+
+def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+    """Check every checksum of an index; exit code 1 if anything is damaged."""
+    with one_line_errors(debug):
+        from ..storage import Store
+        from ..texts import TextStore
+
+        damage = [*Store(existing(index)).verify(), *TextStore(index).damage()]
+        if as_json:
+            typer.echo(json.dumps({"index": str(index), "damage": damage}))
+        else:
+            for line in damage:
+                typer.secho(line, fg=typer.colors.RED)
+            if not damage:
+                typer.echo(f"{index} is sound.")
+        if damage:
+            raise typer.Exit(1)
+
+
+def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+    """Give the space of removed and replaced documents back to the disk."""
+    with one_line_errors(debug):
+        from ..text_index import open_index
+
+        with open_index(existing(index)) as opened:
+            before = opened.nbytes
+            after = opened.compact().nbytes
+        if as_json:
+            report = {"index": str(index), "bytes_before": before, "bytes_after": after}
+            typer.echo(json.dumps(report))
+        else:
+            typer.echo(f"{index}: {before:,} bytes before, {after:,} after.")

@@ -1,0 +1,30 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+IndexPath = Annotated[
+    Path, typer.Argument(metavar="INDEX", help="Folder of the index.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME_OR_PATH",
+        help="PyLate model; by default the one the index was made with.",
+        show_default=False,
+    ),
+]
+
+
+def existing(path: Path) -> Path:
+    """Return the path of an index; refuse one where there is none."""
+    from ..text_index import holds_index
+
+    if not holds_index(path):
+        raise FileNotFoundError(f"there is no index in {path}; `eigenli index` makes one")
+    return path

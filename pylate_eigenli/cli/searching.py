@@ -1,0 +1,133 @@
+"""``eigenli search``: one query, several, or a prompt."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from .errors import Debug, one_line_errors
+from .options import IndexPath, Json, Model, existing
+
+if TYPE_CHECKING:
+    from ..text_index import Answer
+
+
+def search(
+    index: IndexPath,
+    queries: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUERY]...", help="What to look for; without it, queries are asked for."
+        ),
+    ] = None,
+    k: Annotated[int, typer.Option("-k", "--k", min=1, help="Documents to show.")] = 5,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what each token of the query contributes.")
+    ] = False,
+    rerank: Annotated[
+        str | None,
+        typer.Option(help="Of an index of single vectors: none, eigenli or maxsim."),
+    ] = None,
+    model: Model = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Search an index by text."""
+    with one_line_errors(debug):
+        from ..text_index import TextIndex
+
+        console = Console(highlight=False)
+        with TextIndex(existing(index), model=model) as texts:
+            with Console(stderr=True).status("Loading the model"):
+                texts.encoder.load()
+            for query in queries or _asked(prompt=not as_json):
+                begin = time.perf_counter()
+                (answer,) = texts.search([query], k, explain=explain, rerank=rerank)
+                milliseconds = (time.perf_counter() - begin) * 1e3
+                if as_json:
+                    typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))
+                else:
+                    _print(console, query, answer, milliseconds)
+
+
+def _asked(prompt: bool) -> Iterator[str]:
+    """Yield queries from a prompt, or line by line if stdin is not a terminal."""
+    if not sys.stdin.isatty():
+        lines: Iterable[str] = sys.stdin
+    else:
+        lines = _prompted()
+        if prompt:
+            typer.echo("Type a query; an empty line ends.", err=True)
+    for line in lines:
+        if not line.strip():
+            return
+        yield line.strip()
+
+
+def _prompted() -> Iterator[str]:
+    with suppress(ImportError):
+        import readline  # noqa: F401  (gives the prompt a history, where there is one)
+    while True:
+        try:
+            yield input("search> ")
+        except (EOFError, KeyboardInterrupt):
+            return
+
+
+def _as_dict(query: str, answer: Answer, milliseconds: float) -> dict[str, Any]:
+    hits = []
+    for hit in answer.hits:
+        shown: dict[str, Any] = {
+            "id": hit.id,
+            "score": hit.score,
+            "title": hit.title,
+            "snippet": hit.snippet,
+        }
+        if hit.contributions is not None:
+            shown["contributions"] = hit.contributions.tolist()
+        hits.append(shown)
+    return {
+        "query": query,
+        "tokens": answer.tokens,
+        "milliseconds": round(milliseconds, 3),
+        "hits": hits,
+    }
+
+
+def _print(console: Console, query: str, answer: Answer, milliseconds: float) -> None:
+    console.print(Text(f"\n{query}", style="bold"), Text(f"{milliseconds:.0f} ms", style="dim"))
+    if not answer.hits:
+        console.print("  nothing found", style="dim")
+    explained = [hit.contributions for hit in answer.hits if hit.contributions is not None]
+    highest = max((float(contributions.max()) for contributions in explained), default=0.0)
+    for rank, hit in enumerate(answer.hits, start=1):
+        # Text, because documents are full of brackets that rich would take for markup.
+        heading = Text(f"{rank:>2}. ").append(hit.title or str(hit.id), style="bold cyan")
+        if hit.title:
+            heading.append(f"  {hit.id}", style="dim")
+        console.print(heading.append(f"  {hit.score:.3f}", style="green"))
+        if hit.snippet:
+            console.print(Padding(Text(hit.snippet), (0, 0, 0, 4), expand=False))
+        if hit.contributions is not None:
+            heat = _heat(answer.tokens or [], hit.contributions.tolist(), highest)
+            console.print(Padding(heat, (0, 0, 0, 4), expand=False))
+
+
+def _heat(tokens: list[str], contributions: list[float], highest: float) -> Text:
+    """Return the tokens of a query with their contributions, the larger the darker."""
+    text = Text()
+    for token, contribution in zip(tokens, contributions, strict=True):
+        share = max(contribution, 0.0) / highest if highest else 0.0
+        light = round(255 - 150 * share)
+        text.append(f"{token}:{contribution:.2f}", style=f"black on rgb({light},{light},255)")
+        text.append(" ")
+    return text

@@ -1,0 +1,79 @@
+"""``eigenli serve``: an index over HTTP, with a page to try it in."""
+
+from __future__ import annotations
+
+import json
+import socket
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from .errors import Debug, one_line_errors
+from .options import IndexPath, Json, Model, existing
+
+_LOOPBACK = ("127.0.0.1", "localhost")
+
+
+def serve(
+    index: IndexPath,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; the default is for this machine only.")
+    ] = _LOOPBACK[0],
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")
+    ] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EIGENLI_TOKEN",
+            help="Bearer token that requests must bring.",
+            show_default=False,
+        ),
+    ] = None,
+    max_megabytes: Annotated[int, typer.Option(min=1, help="Size of a request, at most.")] = 32,
+    model: Model = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Serve an index over HTTP, with a page to search it in."""
+    with one_line_errors(debug):
+        try:
+            import uvicorn
+
+            from ..serve.app import create_app
+        except ImportError as error:
+            raise ImportError('the server needs `pip install "pylate-eigenli[serve]"`') from error
+        from ..serve.service import Service
+
+        service = Service(existing(index), model)
+        service.warm_up()
+        local = host in _LOOPBACK
+        app = create_app(
+            service,
+            token=token,
+            allowed_hosts=_LOOPBACK if local else ("*",),
+            max_body_bytes=max_megabytes << 20,
+        )
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.create_server((host, port), family=family) as listening:
+            shown = f"[{host}]" if family == socket.AF_INET6 else host
+            url = f"http://{shown}:{listening.getsockname()[1]}"
+            typer.echo(json.dumps({"url": url}) if as_json else f"Serving {index} at {url}")
+            if not as_json:
+                typer.echo(f"API documentation at {url}/docs; press Ctrl-C to stop.")
+            if not local and token is None:
+                typer.secho(
+                    "warning: anyone who can reach this address can change the index; set --token",
+                    fg=typer.colors.YELLOW,
+                    err=True,
+                )
+            config = uvicorn.Config(
+                app,
+                log_level="warning",
+                # Longer than clients keep idle connections, or one is closed as it is used again.
+                timeout_keep_alive=60,
+                timeout_graceful_shutdown=30,
+            )
+            with suppress(KeyboardInterrupt):
+                uvicorn.Server(config).run(sockets=[listening])

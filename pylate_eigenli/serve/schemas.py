@@ -1,0 +1,154 @@
+"""What goes over the wire, and how much of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+from typing_extensions import Self
+
+MAX_QUERIES = 64
+MAX_RESULTS = 1000
+MAX_DOCUMENTS = 1000
+
+DocumentId = (
+    Annotated[StrictStr, Field(min_length=1, max_length=1000)]
+    | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
+)
+QueryText = Annotated[str, Field(max_length=10_000)]
+Tokens = Annotated[list[list[float]], Field(min_length=1, max_length=10_000)]
+
+
+class _Strict(BaseModel):
+    # A misspelt option must not be ignored.
+    model_config = ConfigDict(extra="forbid")
+
+
+class SearchRequest(_Strict):
+    """Queries as texts or as PyLate's token embeddings."""
+
+    queries: list[QueryText] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
+    queries_embeddings: list[Tokens] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
+    k: int = Field(10, ge=1, le=MAX_RESULTS, description="Documents to return per query.")
+    subset: list[DocumentId] | None = Field(None, description="Documents to choose from.")
+    rerank: Literal["none", "eigenli", "maxsim"] | None = None
+    n_candidates: int | None = Field(None, ge=1, le=10_000_000)
+    explain: bool = Field(False, description="Say what each token of a query contributes.")
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> Self:
+        if (self.queries is None) == (self.queries_embeddings is None):
+            raise ValueError("give either queries or queries_embeddings")
+        return self
+
+    @property
+    def all_queries(self) -> list[Any]:
+        return self.queries or self.queries_embeddings or []
+
+
+class HitOut(BaseModel):
+    """A document that was found."""
+
+    id: str | int
+    score: float
+    title: str
+    snippet: str
+    contributions: list[float] | None = None
+
+
+class AnswerOut(BaseModel):
+    """The documents found for one query, best first."""
+
+    tokens: list[str] | None = Field(None, description="Of a query given as a text.")
+    hits: list[HitOut]
+
+
+class SearchResponse(BaseModel):
+    """The answers to all queries of a request, from one state of the index."""
+
+    results: list[AnswerOut]
+    method: str
+    milliseconds: float = Field(description="To encode, search and explain, of the whole batch.")
+    generation: int = Field(description="The state of the index that all results come from.")
+    documents: int
+
+
+class DocumentIn(_Strict):
+    """A document as a text, or as token embeddings with or without a text to show."""
+
+    id: DocumentId
+    text: str = Field("", max_length=1_000_000)
+    title: str = Field("", max_length=10_000)
+    embeddings: Tokens | None = None
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.embeddings is None and not (self.text or self.title):
+            raise ValueError("a document needs a text or embeddings")
+        return self
+
+
+class AddRequest(_Strict):
+    """Documents to add, in place of those with the same ids."""
+
+    documents: list[DocumentIn] = Field(min_length=1, max_length=MAX_DOCUMENTS)
+
+
+class RemoveRequest(_Strict):
+    """Documents to remove."""
+
+    ids: list[DocumentId] = Field(min_length=1, max_length=MAX_DOCUMENTS)
+
+
+class ChangeResponse(BaseModel):
+    """The index after a change."""
+
+    generation: int = Field(description="The first state of the index that shows the change.")
+    documents: int
+
+
+class SpectrumRequest(_Strict):
+    """Documents whose spectra are wanted."""
+
+    ids: list[DocumentId] = Field(min_length=1, max_length=20)
+
+
+class Spectrum(BaseModel):
+    """The eigenvalues of a document's second moment, descending."""
+
+    id: str | int
+    eigenvalues: list[float]
+
+
+class SpectrumResponse(BaseModel):
+    """Spectra, and how many directions of each the index keeps."""
+
+    k: int
+    spectra: list[Spectrum]
+
+
+class Info(BaseModel):
+    """What the index holds and how it was made."""
+
+    kind: str
+    documents: int
+    dim: int | None
+    bytes: int
+    bytes_per_document: int
+    settings: dict[str, Any]
+    model: str | None
+    generation: int
+    method: str
+    maxsim: bool = Field(description='Whether rerank="maxsim" is possible.')
+
+
+class Health(BaseModel):
+    """The server is up."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Problem(BaseModel):
+    """What is wrong, in one line."""
+
+    detail: str

