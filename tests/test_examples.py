@@ -16,6 +16,7 @@ EXAMPLES = HERE.parent / "examples"
 NEEDS = {"single_vector_voyager": "voyager"}
 ARGUMENTS = {
     "reproduce_beir": ["tiny", "--models", "MODEL"],
+    "study": ["tiny", "--model", "MODEL", "-k", "4"],
     "mteb_eval": ["MODEL", "LocalRetrieval", "LocalReranking"],
 }
 # Runs a program with the tests' tasks among those that mteb knows.

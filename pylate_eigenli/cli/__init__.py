@@ -20,6 +20,7 @@ from .maintenance import compact, info, remove, verify
 from .paper import paper
 from .searching import search
 from .serve import serve
+from .spectrum import spectrum
 
 app = typer.Typer(
     name="eigenli",
@@ -37,6 +38,7 @@ app.command()(remove)
 app.command()(info)
 app.command()(verify)
 app.command()(compact)
+app.command()(spectrum)
 app.command()(evaluate)
 app.command()(bench)
 app.command()(demo)

@@ -61,6 +61,10 @@ def index(
     k: Annotated[
         int | None, typer.Option(min=1, help="Directions kept per document.  [default: 32]")
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(help="paper (the default), or plus: soft subspaces with spectral idf."),
+    ] = None,
     dtype: Annotated[
         str | None,
         typer.Option(
@@ -96,8 +100,8 @@ def index(
         opened = open_source(source)
         if model is None and (override or not holds_index(index) or not TextStore(index).model):
             with bars.task("Making the default model"):
-                model = _default_model()
-        settings = _settings(backend, keep_tokens) | {"k": k, "dtype": dtype}
+                model = model_or_error()
+        settings = _settings(backend, keep_tokens) | {"k": k, "preset": preset, "dtype": dtype}
         texts = TextIndex(index, model=model, override=override, **settings)
         _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
 
@@ -120,7 +124,8 @@ def add(
         _fill(texts, opened, batch_size, bars, replace=True, as_json=as_json)
 
 
-def _default_model() -> str:
+def model_or_error() -> str:
+    """Return the default model; say how to do without where it cannot be made."""
     from ..demo.model import default_model
 
     try:

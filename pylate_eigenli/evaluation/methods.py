@@ -2,7 +2,7 @@
 
 :func:`method` understands ``full``, ``eigenli-32``, ``eigenli-sv-32``, ``plus-32``, ``kmeans-32``,
 ``ward-32`` (with any other budget), ``plus`` (one vector of all directions), ``muvera`` and
-``muvera-centered``. Those made of subspaces take options: ``eigenli-32:filter=soft,idf=0.25``. To
+``muvera-centered``. Those made of subspaces take options: ``eigenli-32:filter=soft:idf=0.25``. To
 add a method, enter it in ``FIXED`` or ``BUDGETED``.
 """
 
@@ -359,9 +359,9 @@ def _by_name(name: str) -> Method[Any, Any]:
 
 
 def _with_options(settings: Any, options: str) -> Any:
-    """Return settings changed by options such as ``filter=soft,idf=0.25``."""
+    """Return settings changed by options such as ``filter=soft:idf=0.25``."""
     changed = {}
-    for option in options.split(","):
+    for option in options.split(":"):
         name, _, value = option.partition("=")
         if name not in _OPTIONS:
             raise ValueError(f"{option!r} is not one of the options {', '.join(_OPTIONS)}")

@@ -171,6 +171,26 @@ class TestVerify:
         assert run("verify", index, code=1).stdout.splitlines() == damage
 
 
+class TestSpectrum:
+    def test_tells_and_draws_the_spectra_of_documents(
+        self, corpus: Path, tiny_model: Path, tmp_path: Path
+    ) -> None:
+        told = report("spectrum", corpus, "--model", tiny_model, "--plot", tmp_path / "spectra.svg")
+        assert told["documents"] == len(TEXTS)
+        assert sum(told["spectrum"]) == pytest.approx(1)
+        assert (tmp_path / "spectra.svg").read_text().startswith("<?xml")
+
+    def test_draws_a_sample_of_many(self, corpus: Path, tiny_model: Path) -> None:
+        told = run("spectrum", corpus, "--model", tiny_model, "--sample", 5)
+        assert "5 documents" in told.stdout
+        assert "Recommended: k =" in told.stdout
+
+
+def test_presets_are_kept_by_the_index(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
+    report("index", tmp_path / "plus", corpus, "--model", tiny_model, "--preset", "plus")
+    assert report("info", tmp_path / "plus")["settings"]["filter"] == "soft"
+
+
 def test_bench_times_compression(tmp_path: Path) -> None:
     small = ["--documents", 8, "--collection", 20, "--dim", 8, "--k", 2, "--rounds", 1]
     measured = report("bench", *small)

@@ -78,7 +78,7 @@ class TestEveryMethod:
 
 class TestOptions:
     def test_are_settings(self):
-        chosen = method("eigenli-8:filter=soft(0.01),idf=0.25,centering=both")
+        chosen = method("eigenli-8:filter=soft(0.01):idf=0.25:centering=both")
         assert chosen.settings == SpectralSettings(
             k=8, filter="soft(0.01)", idf=0.25, centering="both"
         )

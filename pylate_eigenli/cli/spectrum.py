@@ -1,0 +1,95 @@
+"""``eigenli spectrum``: how many directions documents have, and which k and filter fit."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from .errors import Debug, one_line_errors
+from .indexing import SourceName, model_or_error
+from .options import Json, Model
+
+if TYPE_CHECKING:
+    from ..analysis import Analysis
+    from ..sources import Source
+
+
+def spectrum(
+    source: SourceName,
+    model: Model = None,
+    sample: Annotated[int, typer.Option(min=1, help="Documents to look at.")] = 500,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw the spectra to this file, .png or .svg.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Look at the spectra of documents and recommend a k and a filter."""
+    with one_line_errors(debug):
+        from ..analysis import analyze
+        from ..sources import open_source
+        from ..text_encoder import TextEncoder, encode
+
+        opened = open_source(source)
+        encoder = TextEncoder(model or model_or_error())
+        texts = _sample(opened, encoder.document_length, sample)
+        found = analyze(encode(encoder, texts), sample=sample)
+        if plot is not None:
+            found.plot(plot)
+        if as_json:
+            typer.echo(json.dumps(_values(found)))
+        else:
+            _show(found)
+
+
+def _sample(source: Source, document_length: int, n: int) -> list[str]:
+    """Return the texts of at most n documents, drawn from all."""
+    drawn: list[str] = []
+    generator = random.Random(0)
+    seen = 0
+    for part in source.parts(document_length):
+        for document in part:
+            seen += 1
+            if len(drawn) < n:
+                drawn.append(document.whole)
+            elif (slot := generator.randrange(seen)) < n:
+                drawn[slot] = document.whole
+    if not drawn:
+        raise ValueError("there are no documents to look at")
+    return drawn
+
+
+def _values(found: Analysis) -> dict[str, Any]:
+    return {
+        "documents": found.documents,
+        "dim": found.dim,
+        "tokens_per_document": found.tokens_per_document,
+        "effective_rank": found.effective_rank,
+        "anisotropy": found.anisotropy,
+        "energy": found.energy,
+        "shorter": found.shorter,
+        "spectrum": found.spectra.mean(0).tolist(),
+        "recommended": {"k": found.k, "filter": found.filter, "reason": found.reason},
+    }
+
+
+def _show(found: Analysis) -> None:
+    console = Console()
+    console.print(
+        f"{found.documents:,} documents of {found.tokens_per_document:.0f} tokens on average, "
+        f"d = {found.dim}\n"
+        f"effective rank {found.effective_rank:.1f}, mean cosine of two tokens "
+        f"{found.anisotropy:.2f}"
+    )
+    table = Table("k", "energy held", "documents with fewer tokens")
+    for k, share in found.energy.items():
+        table.add_row(str(k), f"{share:.1%}", f"{found.shorter[k]:.1%}")
+    console.print(table)
+    console.print(f"Recommended: k = {found.k}, filter = {found.filter}: {found.reason}.")
