@@ -216,20 +216,24 @@ class TestSettings:
             ):
                 assert [hit["id"] for hit in ours] == [hit["id"] for hit in theirs]
 
-    @pytest.mark.parametrize("metric", ["COSINE", "L2"])
-    def test_other_metrics_give_the_same_scores(self, tmp_path, documents, queries, metric):
+    def test_other_metrics_find_nearly_the_same_with_the_same_scores(
+        self, tmp_path, documents, queries
+    ):
         pytest.importorskip("milvus_lite")
         results = []
-        for name in ("IP", metric):
-            options = {"metric": name, "index_type": "FLAT"}
+        for metric in ("IP", "COSINE", "L2"):
+            options = {"metric": metric, "index_type": "FLAT"}
             with EigenLISVIndex(
-                str(tmp_path), name, k=K, backend="milvus", backend_options=options
+                str(tmp_path), metric, k=K, backend="milvus", backend_options=options
             ) as index:
-                results.append(index.add_documents(range(N), documents)(queries, k=5))
-        for one, other in zip(*results, strict=True):
-            assert [hit["id"] for hit in one] == [hit["id"] for hit in other]
-            for a, b in zip(one, other, strict=True):
-                assert a["score"] == pytest.approx(b["score"], rel=1e-3)
+                results.append(index.add_documents(range(N), documents)(queries, k=10))
+        for i, exact in enumerate(results[0]):
+            scores = {hit["id"]: hit["score"] for hit in exact}
+            for others in results[1:]:
+                common = [hit for hit in others[i] if hit["id"] in scores]
+                assert len(common) >= 6
+                for hit in common:
+                    assert hit["score"] == pytest.approx(scores[hit["id"]], rel=1e-3)
 
     def test_projections_are_kept_beside_the_server(self, qdrant, documents, queries, tmp_path):
         projection = TokenProjection.fit(documents, dim=12)

@@ -46,8 +46,8 @@ class MilvusOptions(ServerOptions):
     index_params, search_params
         Its parameters for building (``{"M": 32}``) and for searching (``{"ef": 200}``).
     metric
-        ``"IP"`` (the default), which is the score, or ``"COSINE"`` or ``"L2"``, which find the
-        same where all documents have k independent tokens.
+        ``"IP"`` (the default), which is the score. ``"COSINE"`` and ``"L2"`` find nearly the same
+        documents, as the lengths of vectors differ little; their scores are the same.
     shards, replicas
         Of the collection; replicas are of its copies in memory.
     consistency
