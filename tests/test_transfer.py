@@ -47,8 +47,12 @@ class TestMove:
     def needs_qdrant(self):
         pytest.importorskip("qdrant_client")
 
-    def test_subspaces_give_the_same_results_on_the_server(self, tmp_path, documents, queries):
-        index = fill(EigenLIIndex(str(tmp_path), k=K, show_progress=False), documents)
+    @pytest.mark.parametrize("preset", ["paper", "plus"])
+    def test_subspaces_give_the_same_results_on_the_server(
+        self, tmp_path, documents, queries, preset
+    ):
+        index = EigenLIIndex(str(tmp_path), k=K, preset=preset, show_progress=False)
+        index = fill(index, documents)
         moved = move(index, "qdrant", uri=":memory:", show_progress=False)
         assert len(moved) == len(index)
         same(moved(queries, k=10), index(queries, k=10))

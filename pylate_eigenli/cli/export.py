@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,11 +16,26 @@ if TYPE_CHECKING:
     from ..sv_index import EigenLISVIndex
 
 
+class Target(str, Enum):
+    """What an index can be exported to."""
+
+    milvus = "milvus"
+    qdrant = "qdrant"
+    parquet = "parquet"
+    npy = "npy"
+
+
+class Number(str, Enum):
+    """How numbers can be written to a file."""
+
+    float32 = "float32"
+    float16 = "float16"
+    int8 = "int8"
+
+
 def export(
     index: Annotated[Path, typer.Argument(help="The folder of an index.")],
-    to: Annotated[
-        Literal["milvus", "qdrant", "parquet", "npy"], typer.Option(help="Where to export to.")
-    ],
+    to: Annotated[Target, typer.Option(help="Where to export to.")],
     uri: Annotated[
         str | None,
         typer.Option(
@@ -27,16 +43,14 @@ def export(
             "for an embedded database. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
         ),
     ] = None,
-    dtype: Annotated[
-        Literal["float32", "float16", "int8"], typer.Option(help="Type of the numbers in a file.")
-    ] = "float32",
+    dtype: Annotated[Number, typer.Option(help="Type of the numbers in a file.")] = Number.float32,
     store: Annotated[
         str | None,
         typer.Option(help="Refuse a file of vectors too long for this engine, say pgvector."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the index that searches the server.  [default: INDEX-SERVER]"),
+        typer.Option(help="Folder of the index that searches the server; by default beside INDEX."),
     ] = None,
     options: Annotated[
         str | None,
@@ -49,20 +63,20 @@ def export(
 ) -> None:
     """Export an index without encoding anything again, to a file or to a vector database."""
     with one_line_errors(debug):
-        if to in ("parquet", "npy"):
+        if to is Target.parquet or to is Target.npy:
             if uri is None:
-                raise ValueError(f"--to {to} needs --uri, the file to write")
+                raise ValueError(f"--to {to.value} needs --uri, the file to write")
             from ..export import export as export_file
 
-            export_file(_open(index), uri, format=to, dtype=dtype, store=store)  # type: ignore[arg-type]
+            export_file(_open(index), uri, format=to.value, dtype=dtype.value, store=store)
             typer.echo(f"The vectors are in {uri}.")
             return
         from ..transfer import move
 
-        target = out or index.with_name(f"{index.name}-{to}")
+        target = out or index.with_name(f"{index.name}-{to.value}")
         moved = move(
             _open(index),
-            to,
+            to.value,
             uri=uri,
             backend_options=None if options is None else json.loads(options),
             index_folder=str(target.parent),
