@@ -88,7 +88,9 @@ class RealMilvus:
         self._pid = int(line)
 
     def kill(self) -> None:
-        """End the server as a power cut would."""
+        """End the server as a power cut would, unless it has ended."""
+        if self._starter.poll() is not None:
+            return
         os.kill(self._pid, signal.SIGKILL)
         self._starter.wait()
         assert self._starter.stdout is not None
