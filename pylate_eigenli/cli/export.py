@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from .errors import Debug, one_line_errors
-
-if TYPE_CHECKING:
-    from ..index import EigenLIIndex
-    from ..sv_index import EigenLISVIndex
+from .options import IndexPath, existing
 
 
 class Target(str, Enum):
@@ -34,7 +31,7 @@ class Number(str, Enum):
 
 
 def export(
-    index: Annotated[Path, typer.Argument(help="The folder of an index.")],
+    index: IndexPath,
     to: Annotated[Target, typer.Option(help="Where to export to.")],
     uri: Annotated[
         str | None,
@@ -63,19 +60,23 @@ def export(
 ) -> None:
     """Export an index without encoding anything again, to a file or to a vector database."""
     with one_line_errors(debug):
+        from ..text_index import open_index
+
         if to is Target.parquet or to is Target.npy:
             if uri is None:
                 raise ValueError(f"--to {to.value} needs --uri, the file to write")
             from ..export import export as export_file
 
-            export_file(_open(index), uri, format=to.value, dtype=dtype.value, store=store)
+            export_file(
+                open_index(existing(index)), uri, format=to.value, dtype=dtype.value, store=store
+            )
             typer.echo(f"The vectors are in {uri}.")
             return
         from ..transfer import move
 
         target = out or index.with_name(f"{index.name}-{to.value}")
         moved = move(
-            _open(index),
+            open_index(existing(index)),
             to.value,
             uri=uri,
             backend_options=None if options is None else json.loads(options),
@@ -85,16 +86,3 @@ def export(
         )
         with moved:
             typer.echo(f"{len(moved):,} documents; search them with the index in {target}.")
-
-
-def _open(path: Path) -> EigenLIIndex | EigenLISVIndex:
-    """Return the index in a folder, of whichever kind it is."""
-    from ..index import EigenLIIndex
-    from ..storage.manifest import FILE_NAME, Manifest
-    from ..sv_index import EigenLISVIndex
-
-    if not (path / FILE_NAME).is_file():
-        raise FileNotFoundError(f"there is no index in {path}")
-    kind = Manifest.read(path).meta.get("kind")
-    index = EigenLISVIndex if kind == EigenLISVIndex.kind else EigenLIIndex
-    return index(str(path.parent), path.name)
