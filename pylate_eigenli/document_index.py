@@ -11,7 +11,7 @@ from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,45 +220,64 @@ class DocumentIndex(Base, Generic[SettingsT]):
         batch_size
             Number of documents that are compressed at a time.
         """
+        with self._open_store.transaction() as transaction:
+            settings, dim = self._settings_of(transaction.base)
+            background = self._background(transaction.base)
+            total, batches = self._batches(documents_ids, documents_embeddings, batch_size, dim)
+            with self._progress(total) as progress:
+                for ids, tokens in batches:
+                    transaction.meta.update(
+                        kind=self.kind, settings=asdict(settings), dim=tokens.dim
+                    )
+                    replaced = self._matrices_of(transaction.base, ids)
+                    matrices = self._append(transaction, ids, tokens)
+                    background = background or Background.empty(len(matrices))
+                    background = background.minus(*replaced).plus(matrices, len(ids))
+                    progress.update(len(ids))
+            assert background is not None  # there was a batch
+            transaction.meta["background"] = background.to_json()
+        self._changed()
+        return self
+
+    def _batches(
+        self,
+        documents_ids: DocumentId | Iterable[DocumentId],
+        documents_embeddings: Any,
+        batch_size: int,
+        dim: int | None,
+    ) -> tuple[int | None, Iterator[tuple[list[DocumentId], TokenBatch]]]:
+        """Return the number of documents, if it can be known, and their ids and tokens in batches."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
         ids = [documents_ids] if isinstance(documents_ids, (str, int)) else documents_ids
         embeddings = split_items(documents_embeddings)
         total = _common_length(ids, embeddings)
-        with (
-            self._open_store.transaction() as transaction,
-            tqdm(
-                total=total,
-                desc="Adding documents",
-                unit="doc",
-                disable=not self.show_progress,
-            ) as progress,
-        ):
-            settings, dim = self._settings_of(transaction.base)
-            pairs = _pairs(iter(ids), iter(embeddings))
-            background = self._background(transaction.base)
-            added = 0
-            while batch := list(islice(pairs, batch_size)):
-                batch_ids = [document_id for document_id, _ in batch]
-                tokens = collect(
-                    [tokens for _, tokens in batch],
-                    dim=dim,
-                    device=self.device,
-                    names=[f"document {document_id!r}" for document_id in batch_ids],
-                )
-                dim = tokens.dim
-                transaction.meta.update(kind=self.kind, settings=asdict(settings), dim=dim)
-                replaced = self._matrices_of(transaction.base, batch_ids)
-                matrices = self._append(transaction, batch_ids, tokens)
-                background = background or Background.empty(len(matrices))
-                background = background.minus(*replaced).plus(matrices, len(batch))
-                added += len(batch)
-                progress.update(len(batch))
-            if background is None or not added:
-                raise ValueError("no documents were given")
-            transaction.meta["background"] = background.to_json()
-        self._changed()
-        return self
+        pairs = _pairs(iter(ids), iter(embeddings))
+        first = list(islice(pairs, batch_size))
+        if not first:
+            raise ValueError("no documents were given")
+        return total, self._collected(first, pairs, dim)
+
+    def _collected(
+        self,
+        batch: list[tuple[DocumentId, Any]],
+        rest: Iterator[tuple[DocumentId, Any]],
+        dim: int | None,
+    ) -> Iterator[tuple[list[DocumentId], TokenBatch]]:
+        """Yield the ids and tokens of a batch and of what follows it, in batches of that size."""
+        size = len(batch)
+        while batch:
+            ids = [document_id for document_id, _ in batch]
+            names = [f"document {document_id!r}" for document_id in ids]
+            tokens = collect([x for _, x in batch], dim=dim, device=self.device, names=names)
+            dim = tokens.dim
+            yield ids, tokens
+            batch = list(islice(rest, size))
+
+    def _progress(self, total: int | None) -> tqdm[NoReturn]:
+        return tqdm(
+            total=total, desc="Adding documents", unit="doc", disable=not self.show_progress
+        )
 
     def update_documents(
         self, documents_ids: DocumentId | Iterable[DocumentId], documents_embeddings: Any
@@ -354,26 +373,28 @@ class DocumentIndex(Base, Generic[SettingsT]):
         background: float | None,
     ) -> list[list[RerankResult]]:
         """Check and translate a search, let ``find`` do it, and translate its hits back."""
-        if not isinstance(k, (int, np.integer)) or k < 1:
-            raise ValueError(f"k must be a positive integer, got {k!r}")
+        k = checked_k(k)
         snapshot = self._snapshot
-        _, dim = self._settings_of(snapshot)
-        tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
-        queries = self._queries(snapshot, tokens, idf, background)
+        queries = self._queries(snapshot, queries_embeddings, idf, background)
         allowed = _allowed_rows(snapshot, subset, len(queries))
         return [
             [
                 RerankResult(id=document_id, score=score)
                 for document_id, score in zip(snapshot.ids_of(rows), scores.tolist(), strict=True)
             ]
-            for rows, scores in find(snapshot, queries, int(k), allowed)
+            for rows, scores in find(snapshot, queries, k, allowed)
         ]
 
     def _queries(
-        self, snapshot: Snapshot, tokens: TokenBatch, idf: float | None, background: float | None
+        self,
+        snapshot: Snapshot,
+        queries_embeddings: Any,
+        idf: float | None,
+        background: float | None,
     ) -> Queries:
         """Return queries as they meet the documents of a state."""
         settings, dim = self._settings_of(snapshot)
+        tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
         idf = settings.idf if idf is None else idf
         share = settings.background if background is None else background
         check_query_options(idf, share)
@@ -405,6 +426,13 @@ class DocumentIndex(Base, Generic[SettingsT]):
         return result
 
 
+def checked_k(k: int) -> int:
+    """Return the number of documents that a search is to return as a plain ``int``."""
+    if not isinstance(k, (int, np.integer)) or k < 1:
+        raise ValueError(f"k must be a positive integer, got {k!r}")
+    return int(k)
+
+
 def _common_length(ids: Iterable[Any], embeddings: Iterable[Any]) -> int | None:
     """Return the number of documents where it can be known; refuse two that differ."""
     lengths = [len(x) if isinstance(x, Sized) else None for x in (ids, embeddings)]
@@ -427,6 +455,17 @@ def _pairs(
         raise ValueError("there are more documents_embeddings than documents_ids")
 
 
+def subset_per_query(
+    subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId], n_queries: int
+) -> list[Sequence[DocumentId]]:
+    """Return the ids that each query may choose from; one list, shared, if it is for all."""
+    per_query = len(subset) > 0 and not isinstance(subset[0], (str, int, np.integer))
+    if per_query and len(subset) != n_queries:
+        raise ValueError(f"subset has {len(subset)} lists for {n_queries} queries")
+    groups: Any = subset if per_query else [subset] * n_queries
+    return list(groups)
+
+
 def _allowed_rows(
     snapshot: Snapshot,
     subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None,
@@ -435,12 +474,10 @@ def _allowed_rows(
     """Translate a subset to sorted global rows per query."""
     if subset is None:
         return None
-    per_query = len(subset) > 0 and not isinstance(subset[0], (str, int, np.integer))
-    if per_query and len(subset) != n_queries:
-        raise ValueError(f"subset has {len(subset)} lists for {n_queries} queries")
-    groups: Any = subset if per_query else [subset]
-    rows: list[NDArray[np.int64] | None] = []
+    located: dict[int, NDArray[np.int64]] = {}
+    groups = subset_per_query(subset, n_queries)
     for ids in groups:
-        located = snapshot.locate(ids)
-        rows.append(np.unique(located[located >= 0]))
-    return rows if per_query else rows * n_queries
+        if id(ids) not in located:
+            rows = snapshot.locate(ids)
+            located[id(ids)] = np.unique(rows[rows >= 0])
+    return [located[id(ids)] for ids in groups]

@@ -37,6 +37,10 @@ class IndexLockedError(RuntimeError):
     """
 
 
+class UploadError(RuntimeError):
+    """A server does not hold all documents that were sent to it."""
+
+
 class UnknownDocumentError(KeyError):
     """A document id that the index does not hold.
 

@@ -15,16 +15,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from .codec import DTYPES, RowDtype, decode_documents, encode, scale_of
+from .codec import DTYPES, RowDtype, encode, scale_of
 from .index import EigenLIIndex, Settings
+from .index_vectors import IndexVectors
+from .servers.limits import check_dimension
 from .storage import DocumentId, Snapshot
 from .storage.disk import TEMPORARY_SUFFIX, sync_folder
+from .sv_encoding import SVSettings
+from .sv_index import EigenLISVIndex
 from .tokens import collect
-from .vectors import document_norm, pack_moments, pack_subspaces, packed_dim
+from .vectors import document_norm, pack_moments
 
 ExportFormat = Literal["npy", "parquet"]
 
@@ -43,63 +46,68 @@ class _Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class _Source:
-    """A state of an index and how to export it."""
+    """The vectors of an index and how to export them."""
 
-    snapshot: Snapshot
-    settings: Settings
-    d: int
+    vectors: IndexVectors
+    settings: Settings | SVSettings
     dtype: RowDtype
     batch_size: int
     show_progress: bool
 
-    @property
-    def dim(self) -> int:
-        return packed_dim(self.d)
-
     def batches(self) -> Iterator[_Batch]:
         with tqdm(
-            total=len(self.snapshot),
+            total=len(self.vectors.snapshot),
             desc="Exporting vectors",
             unit="doc",
             disable=not self.show_progress,
         ) as progress:
-            for ids, vectors in _vectors(self.snapshot, self.batch_size):
-                columns = encode("vector", torch.from_numpy(vectors), self.dtype)
+            for rows in self.vectors.batches(self.batch_size):
+                columns = encode("vector", self.vectors.vectors(rows), self.dtype)
+                ids = self.vectors.ids(rows)
                 yield _Batch(ids, columns["vector"], columns.get(scale_of("vector")))
-                progress.update(len(ids))
+                progress.update(len(rows))
 
     def describe(self) -> dict[str, Any]:
         """Return what somebody who has only the vectors has to know, as JSON values."""
-        norms = np.concatenate(
-            [
-                document_norm(np.diff(s.offsets)[s.alive], s.column("floor")[s.alive], self.d)
-                for s in self.snapshot.segments
-            ]
-        )
-        return {
+        d, projections = self.vectors.d, self.vectors.projections
+        description: dict[str, Any] = {
             "k": self.settings.k,
-            "d": self.d,
-            "dim": self.dim,
+            "d": d,
+            "dim": self.vectors.dim,
             "layout": _LAYOUT,
             "short_documents": self.settings.short_documents,
-            "norm_min": round(float(norms.min()), 6),
-            "norm_max": round(float(norms.max()), 6),
+            "filter": self.settings.filter,
         }
+        if projections is not None:
+            description["centred"] = True
+            if projections.vectors is not None:
+                description["layout"] = "projected"
+        if projections is not None or self.settings.filter != "hard":
+            return description
+        norms = np.concatenate(
+            [
+                document_norm(np.diff(s.offsets)[s.alive], s.column("floor")[s.alive], d)
+                for s in self.vectors.snapshot.segments
+            ]
+        )
+        extremes = {"norm_min": float(norms.min()), "norm_max": float(norms.max())}
+        return description | {name: round(norm, 6) for name, norm in extremes.items()}
 
 
 def export(
-    index: EigenLIIndex,
+    index: EigenLIIndex | EigenLISVIndex,
     path: str | os.PathLike[str],
     *,
     format: ExportFormat | None = None,
     dtype: RowDtype = "float32",
+    store: str | None = None,
     batch_size: int | None = None,
     show_progress: bool = True,
 ) -> None:
     """Write the single vectors of all documents of an index to a file, in the order of insertion.
 
-    Vectors are computed from the stored subspaces, a batch at a time, so memory stays small
-    however many there are. The file gets its name when it is complete: a failed or interrupted
+    Vectors are computed from the stored subspaces, or are those that an ``EigenLISVIndex`` keeps,
+    a batch at a time, so memory stays small however many there are. The file gets its name when it is complete: a failed or interrupted
     export leaves what was there before, or nothing.
 
     ``"npy"``
@@ -109,8 +117,9 @@ def export(
     ``"parquet"``
         The columns ``id``, ``vector`` (a list of fixed size) and for int8 ``scale``. Ids are int64
         if all of them are integers, and strings otherwise. The schema's metadata has, under
-        ``pylate_eigenli``, a JSON object with what the vectors are: k, d, dim, layout, and
-        norm_min and norm_max, the least and greatest length of a vector.
+        ``pylate_eigenli``, a JSON object with what the vectors are: k, d, dim, layout, filter, and
+        norm_min and norm_max, the least and greatest length of a vector (if the filter is hard),
+        or for the vectors of an ``EigenLISVIndex`` that they are centred.
 
     Where all lengths are equal a search by cosine or L2 finds the same as one by inner product;
     otherwise :func:`pylate_eigenli.vectors.cosine_ready` makes it so. Searches by inner product
@@ -126,6 +135,9 @@ def export(
         By default what the suffix of the path says.
     dtype
         Type of the numbers. For int8 every vector has a scale of its own.
+    store
+        The search engine that the file is meant for, one of
+        :data:`pylate_eigenli.servers.limits.MAX_DIMENSIONS`: vectors too long for it are refused.
     batch_size
         Number of documents to write at a time; in Parquet these are a row group. By default 16 MB
         of vectors.
@@ -155,15 +167,17 @@ def export(
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist")
-    snapshot, settings, d = _state(index)
-    size = _checked_batch_size(batch_size, d, dtype)
-    source = _Source(snapshot, settings, d, dtype, size, show_progress)
+    vectors = IndexVectors.of(index)
+    if store is not None:
+        check_dimension(store, vectors.dim)
+    size = _checked_batch_size(batch_size, vectors.dim, dtype)
+    source = _Source(vectors, index.settings, dtype, size, show_progress)
     write = _write_npy if chosen == "npy" else _write_parquet
     write(source, path)
 
 
 def documents_vectors(
-    index: EigenLIIndex, batch_size: int | None = None
+    index: EigenLIIndex | EigenLISVIndex, batch_size: int | None = None
 ) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
     """Yield the ids and single vectors of all documents, in the order of insertion.
 
@@ -176,13 +190,17 @@ def documents_vectors(
 
     Yields
     ------
-    A list of ids and their vectors, of shape (documents, d (d + 1) / 2), float32.
+    A list of ids and their vectors, of shape (documents, D), float32; D is d (d + 1) / 2 unless
+    the index has a projection.
     """
-    snapshot, _, d = _state(index)
-    return _vectors(snapshot, _checked_batch_size(batch_size, d, "float32"))
+    vectors = IndexVectors.of(index)
+    size = _checked_batch_size(batch_size, vectors.dim, "float32")
+    return ((vectors.ids(rows), vectors.vectors(rows).numpy()) for rows in vectors.batches(size))
 
 
-def queries_vectors(queries_embeddings: Any) -> NDArray[np.float32]:
+def queries_vectors(
+    queries_embeddings: Any, index: EigenLISVIndex | None = None
+) -> NDArray[np.float32]:
     """Return the single vectors of queries, for a search by inner product.
 
     Parameters
@@ -190,10 +208,13 @@ def queries_vectors(queries_embeddings: Any) -> NDArray[np.float32]:
     queries_embeddings
         A list of (tokens, d) arrays, tensors or nested lists, a zero-padded 3-D batch, or one 2-D
         array for a single query.
+    index
+        The index that the documents' vectors come from, if it does more to queries than that:
+        has projections, centres tokens, or uses an idf or a background.
 
     Returns
     -------
-    Shape: (queries, d (d + 1) / 2), float32.
+    Shape: (queries, D), float32.
 
     Examples
     --------
@@ -201,51 +222,22 @@ def queries_vectors(queries_embeddings: Any) -> NDArray[np.float32]:
     >>> queries_vectors([np.array([[0.6, 0.8], [1.0, 0.0]])]).round(3)
     array([[1.36 , 0.64 , 0.679]], dtype=float32)
     """
-    queries = collect(queries_embeddings, device="cpu", names="query")
-    vectors: NDArray[np.float32] = pack_moments(queries).numpy()
+    if index is None:
+        packed = pack_moments(collect(queries_embeddings, device="cpu", names="query"))
+    else:
+        snapshot = index._snapshot
+        queries = index._queries(snapshot, queries_embeddings, None, None)
+        packed = index._projections(snapshot).query_vectors(queries)[0]
+    vectors: NDArray[np.float32] = packed.numpy()
     return vectors
 
 
-# --- reading ------------------------------------------------------------------------------------
-
-
-def _state(index: EigenLIIndex) -> tuple[Snapshot, Settings, int]:
-    """Return the state of an index, its settings and the dimension of its tokens."""
-    if not isinstance(index, EigenLIIndex):
-        raise TypeError(f"expected an EigenLIIndex, got {type(index).__name__}")
-    snapshot = index._snapshot
-    settings, d = index._settings_of(snapshot)
-    if d is None or not len(snapshot):
-        raise ValueError(f"the index {index.index_name!r} holds no documents")
-    return snapshot, settings, d
-
-
-def _checked_batch_size(batch_size: int | None, d: int, dtype: RowDtype) -> int:
+def _checked_batch_size(batch_size: int | None, dim: int, dtype: RowDtype) -> int:
     if batch_size is None:
-        return max(1, _BATCH_BYTES // (packed_dim(d) * np.dtype(dtype).itemsize))
+        return max(1, _BATCH_BYTES // (dim * np.dtype(dtype).itemsize))
     if batch_size < 1:
         raise ValueError(f"batch_size must be positive, got {batch_size}")
     return batch_size
-
-
-def _vectors(
-    snapshot: Snapshot, batch_size: int
-) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
-    living = np.concatenate(
-        [
-            start + np.flatnonzero(segment.alive)
-            for start, segment in zip(snapshot.starts, snapshot.segments, strict=False)
-        ]
-    )
-    for begin in range(0, len(living), batch_size):
-        rows = living[begin : begin + batch_size]
-        parts = []
-        for segment, local, _ in snapshot.by_segment(rows):
-            bases = decode_documents(segment, "basis", local)
-            offsets = np.concatenate([[0], np.cumsum([len(basis) for basis in bases])])
-            floors = segment.column("floor")[local]
-            parts.append(pack_subspaces(torch.from_numpy(np.concatenate(bases)), offsets, floors))
-        yield snapshot.ids_of(rows), torch.cat(parts).numpy()
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -278,10 +270,10 @@ def _write_npy(source: _Source, path: Path) -> None:
     name = path.name.removesuffix(".npy")
     ids_path, scales_path = (path.with_name(name + end) for end in (".ids.json", ".scales.npy"))
     scaled = source.dtype == "int8"
-    n = len(source.snapshot)
+    n = len(source.vectors.snapshot)
     with _files([ids_path, *([scales_path] if scaled else []), path]) as (ids, *scales, vectors):
         # Written in sequence and not through a map: a full disk is then an error, not a crash.
-        _write_header(vectors, source.dtype, (n, source.dim))
+        _write_header(vectors, source.dtype, (n, source.vectors.dim))
         for file in scales:
             _write_header(file, "float32", (n,))
         separator = b"["
@@ -311,11 +303,13 @@ def _write_parquet(source: _Source, path: Path) -> None:
             'Parquet files need pyarrow: pip install "pylate-eigenli[export]"'
         ) from error
     number = pa.from_numpy_dtype(np.dtype(source.dtype))
-    integers = _are_int64(source.snapshot)
+    integers = _are_int64(source.vectors.snapshot)
     fields = [
         pa.field("id", pa.int64() if integers else pa.string(), nullable=False),
         pa.field(
-            "vector", pa.list_(pa.field("element", number, False), source.dim), nullable=False
+            "vector",
+            pa.list_(pa.field("element", number, False), source.vectors.dim),
+            nullable=False,
         ),
     ]
     if source.dtype == "int8":

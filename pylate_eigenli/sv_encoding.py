@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from . import backends, vector_column
+from . import backends, codec, servers, vector_column
 from .background import Queries
 from .filters import Soft, as_filter
 from .projection import SVProjection, TokenProjection
@@ -50,7 +50,27 @@ class SVSettings(SpectralSettings):
         super().__post_init__()
         check_choice("dtype", self.dtype, vector_column.DTYPES)
         check_choice("keep_tokens", self.keep_tokens, get_args(KeepTokens))
-        check_choice("backend", self.backend, ("exact", *backends.NAMES))
+        check_choice("backend", self.backend, ("exact", *backends.NAMES, *servers.NAMES))
+
+
+class Kept(NamedTuple):
+    """What documents are re-ranked from, as columns of a batch (:mod:`pylate_eigenli.storage`)."""
+
+    documents: dict[str, NDArray[Any]]
+    rows: dict[str, NDArray[Any]]
+    lengths: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, tokens: TokenBatch, subspaces: Subspaces | None, settings: SVSettings) -> Kept:
+        """Return the tokens of documents, or else their subspaces if there are any."""
+        if settings.keep_tokens != "none":
+            rows = codec.encode("token", tokens.tokens, settings.keep_tokens)
+            return cls({}, rows, tokens.lengths)
+        if subspaces is not None:
+            floors = subspaces.floors.float().cpu().numpy()
+            rows = codec.encode("basis", subspaces.rows, "float16")
+            return cls({"floor": floors}, rows, subspaces.ranks)
+        return cls({}, {}, None)
 
 
 class Projections(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
+from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from pylate.rank import RerankResult
 
-from . import backends, codec, vector_column
+from . import backends, servers, vector_column
 from .background import Queries
 from .document_index import Allowed, DocumentIndex
 from .filters import SpectralFilter
@@ -20,9 +22,10 @@ from .reranking import Rerank, TokensOf, check_rerank, rescore
 from .search import Hits
 from .settings import Centering, Preset, with_preset
 from .storage import DocumentId, Segment, Snapshot, Transaction
+from .storage.manifest import Manifest
 from .subspace import ShortDocuments
-from .sv_encoding import KeepTokens, Projections, SVSettings
-from .tokens import TokenBatch, collect
+from .sv_encoding import KeepTokens, Kept, Projections, SVSettings
+from .tokens import TokenBatch
 from .vector_column import VectorDtype
 
 # Documents not yet known to the ANN structure are scanned; so many of them are worth its growth.
@@ -65,9 +68,12 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         A fitted :class:`pylate_eigenli.TokenProjection` that is applied to tokens before anything
         else, for models whose d would make d (d + 1) / 2 too large. Saved as well.
     backend
-        ``"exact"`` (the default), ``"voyager"`` or ``"faiss"``.
+        ``"exact"`` (the default), ``"voyager"`` or ``"faiss"``; or a vector database that holds
+        the documents, ``"milvus"`` or ``"qdrant"``: the index is then a
+        :class:`pylate_eigenli.served_index.ServedSVIndex`.
     backend_options
-        Options of the backend, see :mod:`pylate_eigenli.backends`.
+        Options of the backend, see :mod:`pylate_eigenli.backends` and
+        :mod:`pylate_eigenli.servers`.
     rerank
         How candidates are scored in the end unless a search says otherwise: ``"none"`` (as the
         vectors score them), ``"eigenli"`` or ``"maxsim"``.
@@ -75,6 +81,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         Number of candidates to re-rank, and to ask an ANN structure for.
     tokens_of
         Called with ids to get token embeddings for re-ranking if the index does not keep them.
+    uri, token
+        Where a vector database is and what it wants to see: see
+        :func:`pylate_eigenli.servers.connect`. The uri is remembered, the token never written.
 
     Examples
     --------
@@ -89,6 +98,22 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
     kind = "eigenli-sv"
     settings_type = SVSettings
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> EigenLISVIndex:
+        """Make a :class:`ServedSVIndex` if a server is to hold the documents, as Path does."""
+        if cls is not EigenLISVIndex:
+            return super().__new__(cls)
+        call = signature(cls.__init__).bind(None, *args, **kwargs)
+        call.apply_defaults()
+        backend, path = call.arguments["backend"], Path(call.arguments["index_folder"])
+        if backend is None and not call.arguments["override"]:
+            manifest = Manifest.read(path / call.arguments["index_name"])
+            backend = manifest.meta.get("settings", {}).get("backend")
+        if backend not in servers.NAMES:
+            return super().__new__(cls)
+        from .served_index import ServedSVIndex
+
+        return super().__new__(ServedSVIndex)
 
     def __init__(
         self,
@@ -114,6 +139,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         tokens_of: TokensOf | None = None,
         device: str | None = None,
         show_progress: bool = True,
+        uri: str | None = None,
+        token: str | None = None,
     ) -> None:
         settings = with_preset(
             preset,
@@ -140,6 +167,13 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         self._accelerator: tuple[Hashable, backends.Backend] | None = None
         self._loaded: tuple[Hashable, Projections] | None = None
         check_rerank(rerank, self.settings, tokens_of)
+        self._open_backend(override, uri, token)
+
+    def _open_backend(self, override: bool, uri: str | None, token: str | None) -> None:
+        """Refuse a backend that cannot be used as it is asked for."""
+        for name, value in (("uri", uri), ("token", token)):
+            if value is not None:
+                raise ValueError(f"{name} is for the backends {' and '.join(servers.NAMES)} only")
         if self.settings.backend != "exact":
             backends.check(self.settings.backend, self.settings.backend_options)
 
@@ -163,19 +197,13 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             projections = projections.centred_on(packed, settings, dim)
             projections.store(transaction)
         columns = vector_column.encode(projections.document_vectors(packed), settings.dtype)
+        kept = Kept.of(tokens, subspaces, settings)
         documents: dict[str, NDArray[Any]] = {
             "label": np.arange(first, first + len(ids)),
             **columns,
+            **kept.documents,
         }
-        rows: dict[str, NDArray[Any]] = {}
-        lengths = None
-        if settings.keep_tokens != "none":
-            rows = codec.encode("token", tokens.tokens, settings.keep_tokens)
-            lengths = tokens.lengths
-        elif subspaces is not None:
-            documents["floor"] = subspaces.floors.float().cpu().numpy()
-            rows, lengths = codec.encode("basis", subspaces.rows, "float16"), subspaces.ranks
-        transaction.append(ids, documents=documents, rows=rows, lengths=lengths)
+        transaction.append(ids, documents=documents, rows=kept.rows, lengths=kept.lengths)
         width = settings.width(tokens.dim)
         return projections.matrix_sum(vector_column.decode(columns, settings.dtype, width))
 
@@ -415,8 +443,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         found = self(queries_embeddings, k, rerank="none")
         if not len(snapshot):
             return 1.0
-        tokens = collect(queries_embeddings, dim=self.dim, device="cpu", names="query")
-        queries = self._queries(snapshot, tokens, None, None)
+        queries = self._queries(snapshot, queries_embeddings, None, None)
         vectors, _ = self._projections(snapshot).query_vectors(queries)
         shares = []
         for i, hits in enumerate(found):

@@ -13,7 +13,7 @@ from tiny_model import tiny_colbert
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples"
-NEEDS = {"single_vector_voyager": "voyager"}
+NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
 ARGUMENTS = {
     "reproduce_beir": ["tiny", "--models", "MODEL"],
     "study": ["tiny", "--model", "MODEL", "-k", "4"],

@@ -1,11 +1,10 @@
-"""EigenLISVIndex: one vector per document gives what the subspaces give, in every backend."""
+"""EigenLISVIndex: one vector per document gives what the subspaces give."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from pylate import retrieve
 from pylate.scores import colbert_scores
 
 from pylate_eigenli import (
@@ -15,13 +14,11 @@ from pylate_eigenli import (
     TokenProjection,
     UnknownDocumentError,
 )
-from pylate_eigenli import sv_index as module
 from pylate_eigenli.benchmarks import synthetic
 from pylate_eigenli.subspace import compress
 from pylate_eigenli.vectors import pack_subspaces
 
 D, K = 24, 6
-BACKENDS = ["exact", "voyager", "faiss"]
 
 
 @pytest.fixture(scope="module")
@@ -42,16 +39,10 @@ def exact(documents, queries, tmp_path_factory):
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch):
-    # Small collections would be scanned: let the ANN structures grow from the first document on.
-    monkeypatch.setattr(module, "_PENDING_DOCUMENTS", 1)
-    monkeypatch.setattr(module, "_PENDING_SHARE", 0.0)
-
-    def make(backend="exact", **options):
-        if backend != "exact":
-            pytest.importorskip({"faiss": "faiss", "voyager": "voyager"}[backend])
+def make(tmp_path):
+    def make(**options):
         options = {"k": K, "show_progress": False, "dtype": "float32", **options}
-        return EigenLISVIndex(str(tmp_path), backend=backend, **options)
+        return EigenLISVIndex(str(tmp_path), **options)
 
     return make
 
@@ -81,54 +72,6 @@ class TestTheScoreIsOneInnerProduct:
     def test_smaller_vectors_find_most_of_it(self, make, documents, queries, exact, dtype, least):
         index = make(dtype=dtype).add_documents(range(300), documents)
         assert overlap(index(queries, k=10), exact) >= least
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-class TestEveryBackend:
-    def test_finds_what_a_scan_finds(self, make, documents, queries, exact, backend):
-        index = make(backend).add_documents(range(300), documents)
-        assert overlap(index(queries, k=10), exact) >= 0.95
-        assert index.recall_against_exact(queries, k=10) >= 0.95
-
-    def test_forgets_removed_and_finds_replaced_and_later_documents(
-        self, make, documents, queries, backend
-    ):
-        index = make(backend).add_documents(range(200), documents[:200])
-        best = ids(index(queries, k=3))
-        gone = sorted({i for hits in best for i in hits})
-        index.remove_documents(gone)
-        assert not set(gone) & {i for hits in ids(index(queries, k=50)) for i in hits}
-        assert all(len(hits) == 50 for hits in index(queries, k=50))
-        # Come back under other ids: found at once, also where the structure was made before.
-        index.add_documents([f"new {i}" for i in gone], documents[torch.tensor(gone)])
-        assert ids(index(queries, k=3)) == [[f"new {i}" for i in hits] for hits in best]
-        index.update_documents([f"new {gone[0]}"], documents[250:251])
-        assert len(index) == 200
-
-    def test_is_the_same_after_reopening(self, make, documents, queries, backend):
-        index = make(backend).add_documents(range(300), documents)
-        before = index(queries, k=10)
-        index.close()
-        assert make(backend)(queries, k=10) == before
-
-    def test_a_subset_is_complete(self, make, documents, queries, backend):
-        index = make(backend).add_documents(range(300), documents)
-        subset = [5, 77, 299, 12345]
-        assert all(sorted(hits) == [5, 77, 299] for hits in ids(index(queries, 10, subset)))
-        assert index(queries[:2], 10, [[1], []])[1] == []
-
-    def test_k_larger_than_the_collection_and_an_empty_index(
-        self, make, documents, queries, backend
-    ):
-        index = make(backend)
-        assert index(queries, k=5) == [[]] * 8
-        index.add_documents(["only"], documents[:1])
-        assert ids(index(queries, k=5)) == [["only"]] * 8
-
-    def test_serves_pylate_retrieve(self, make, documents, queries, backend):
-        index = make(backend).add_documents(range(300), documents)
-        results = retrieve.ColBERT(index=index).retrieve(queries_embeddings=list(queries), k=4)
-        assert ids(results) == ids(index(queries, k=4))
 
 
 class TestReRanking:

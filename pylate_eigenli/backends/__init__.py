@@ -8,28 +8,25 @@ from the vectors at any time. The truth is kept by the index that uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
-from importlib import import_module
-from typing import Any, ClassVar, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
+from ..registry import Entry, Registry
+
 Results = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
-class _Entry(NamedTuple):
-    class_name: str
-    library: str
-
-
-# Modules and extras are named like the backend. Both are imported when first used.
-_REGISTRY = {
-    "faiss": _Entry("FaissBackend", "faiss"),
-    "voyager": _Entry("VoyagerBackend", "voyager"),
-}
-NAMES = tuple(_REGISTRY)
+_REGISTRY = Registry(
+    __name__,
+    "backend",
+    {"faiss": Entry("FaissBackend", "faiss"), "voyager": Entry("VoyagerBackend", "voyager")},
+)
+NAMES = tuple(_REGISTRY.entries)
+check = _REGISTRY.check
+library = _REGISTRY.library
 
 
 @runtime_checkable
@@ -128,49 +125,14 @@ def make(name: str, dim: int, size: int = 0, options: Mapping[str, Any] | None =
     >>> labels.tolist(), products.tolist()
     ([[8, 7, -1]], [[2.0, 1.0, -inf]])
     """
-    backend = _backend(name)
-    return backend(dim, size, _options(name, backend, options))
+    backend: Backend = _REGISTRY.type_of(name)(dim, size, _REGISTRY.options(name, options))
+    return backend
 
 
 def load(name: str, data: NDArray[np.uint8], options: Mapping[str, Any] | None = None) -> Backend:
     """Return the backend of which :meth:`Backend.to_bytes` has returned the data."""
-    backend = _backend(name)
-    return backend.from_bytes(data, _options(name, backend, options))
-
-
-def check(name: str, options: Mapping[str, Any] | None = None) -> None:
-    """Refuse an unknown backend, one whose library is missing, and options it does not have."""
-    _options(name, _backend(name), options)
-    library(name)
-
-
-def library(name: str) -> Any:
-    """Return the library behind a backend."""
-    try:
-        return import_module(_REGISTRY[name].library)
-    except ImportError as error:
-        raise ImportError(
-            f"the {name} backend needs a library that is not installed; "
-            f'pip install "pylate-eigenli[{name}]"'
-        ) from error
-
-
-def _backend(name: str) -> type[Backend]:
-    if name not in _REGISTRY:
-        raise ValueError(f"backend must be one of {', '.join(NAMES)}, got {name!r}")
-    module = import_module(f".{name}", __name__)
-    return cast("type[Backend]", getattr(module, _REGISTRY[name].class_name))
-
-
-def _options(name: str, backend: type[Backend], options: Mapping[str, Any] | None) -> Any:
-    options = options or {}
-    known = [field.name for field in fields(backend.options_type)]
-    for option in options:
-        if option not in known:
-            raise ValueError(
-                f"the {name} backend has no option {option!r}, only {', '.join(known)}"
-            )
-    return backend.options_type(**options)
+    backend: type[Backend] = _REGISTRY.type_of(name)
+    return backend.from_bytes(data, _REGISTRY.options(name, options))
 
 
 # --- what backends share --------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import csv
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ import numpy as np
 from ..evaluation import beir
 from ..evaluation.embeddings import TokenFile, encode_cached
 from ..evaluation.metrics import evaluate
+from .memory import peak_megabytes
 
 _DEPTH = 100
 _SINGLE_QUERIES = 50
@@ -131,16 +131,6 @@ SYSTEMS: dict[str, Build] = {
 }
 
 
-def _peak_megabytes() -> float:
-    """Return the peak memory of this process."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        # Unlike what getrusage says, this does not include the peak of the parent process.
-        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
-        return int(lines["VmHWM"].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def _measure(
     name: str,
     documents: TokenFile,
@@ -184,7 +174,7 @@ def _measure(
                 build,
                 float(np.median(single)) * 1e3,
                 batch / len(texts) * 1e3,
-                _peak_megabytes(),
+                peak_megabytes(),
             )
         )
     except Exception as error:  # an extra that is not installed must not stop the others

@@ -15,6 +15,7 @@ from . import pages
 from .bench import bench
 from .demo import demo
 from .evaluate import evaluate
+from .export import export
 from .indexing import add, index
 from .maintenance import compact, info, remove, verify
 from .paper import paper
@@ -40,6 +41,7 @@ app.command()(verify)
 app.command()(compact)
 app.command()(spectrum)
 app.command()(evaluate)
+app.command()(export)
 app.command()(bench)
 app.command()(demo)
 app.command()(paper)

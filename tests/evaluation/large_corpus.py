@@ -9,7 +9,7 @@ import numpy as np
 from datasets import Dataset
 from local_tasks import Known
 
-from pylate_eigenli.benchmarks.pipelines import _peak_megabytes
+from pylate_eigenli.benchmarks.memory import peak_megabytes
 from pylate_eigenli.evaluation.mteb_search import CompressedSearch
 
 DOCUMENTS, TOKENS, DIM = 2000, 300, 128
@@ -39,10 +39,10 @@ def main() -> None:
     # The first chunk loads libraries and compiles kernels.
     search.index(corpus.select(range(1)), **context)
     search.search(corpus.select(range(1)), top_k=1, **context)
-    before = _peak_megabytes()
+    before = peak_megabytes()
     search.index(corpus, **context)
     search.search(corpus.select(range(10)), top_k=10, **context)
-    print(DOCUMENTS * TOKENS * DIM * 4 / 2**20, _peak_megabytes() - before)
+    print(DOCUMENTS * TOKENS * DIM * 4 / 2**20, peak_megabytes() - before)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,16 @@
+"""How much memory this process has taken."""
+
+from __future__ import annotations
+
+import resource
+from pathlib import Path
+
+
+def peak_megabytes() -> float:
+    """Return the peak memory of this process."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        # Unlike what getrusage says, this does not include the peak of the parent process.
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,0 +1,88 @@
+"""``eigenli export``: the vectors of an index as a file, or moved to a vector database."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .errors import Debug, one_line_errors
+from .options import IndexPath, existing
+
+
+class Target(str, Enum):
+    """What an index can be exported to."""
+
+    milvus = "milvus"
+    qdrant = "qdrant"
+    parquet = "parquet"
+    npy = "npy"
+
+
+class Number(str, Enum):
+    """How numbers can be written to a file."""
+
+    float32 = "float32"
+    float16 = "float16"
+    int8 = "int8"
+
+
+def export(
+    index: IndexPath,
+    to: Annotated[Target, typer.Option(help="Where to export to.")],
+    uri: Annotated[
+        str | None,
+        typer.Option(
+            help="The file to write, or the address of the server: https://host:port, or a path "
+            "for an embedded database. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
+        ),
+    ] = None,
+    dtype: Annotated[Number, typer.Option(help="Type of the numbers in a file.")] = Number.float32,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Refuse a file of vectors too long for this engine, say pgvector."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the index that searches the server; by default beside INDEX."),
+    ] = None,
+    options: Annotated[
+        str | None,
+        typer.Option(metavar="JSON", help='Options of the server, as {"index_type": "HNSW"}.'),
+    ] = None,
+    only_missing: Annotated[
+        bool, typer.Option("--only-missing", help="Send only what the server does not hold yet.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """Export an index without encoding anything again, to a file or to a vector database."""
+    with one_line_errors(debug):
+        from ..text_index import open_index
+
+        if to is Target.parquet or to is Target.npy:
+            if uri is None:
+                raise ValueError(f"--to {to.value} needs --uri, the file to write")
+            from ..export import export as export_file
+
+            export_file(
+                open_index(existing(index)), uri, format=to.value, dtype=dtype.value, store=store
+            )
+            typer.echo(f"The vectors are in {uri}.")
+            return
+        from ..transfer import move
+
+        target = out or index.with_name(f"{index.name}-{to.value}")
+        moved = move(
+            open_index(existing(index)),
+            to.value,
+            uri=uri,
+            backend_options=None if options is None else json.loads(options),
+            index_folder=str(target.parent),
+            index_name=target.name,
+            only_missing=only_missing,
+        )
+        with moved:
+            typer.echo(f"{len(moved):,} documents; search them with the index in {target}.")
