@@ -42,6 +42,8 @@ class Analysis:
         Mean of exp(entropy of the spectrum): of an even spectrum of r directions it is r.
     anisotropy
         Mean cosine of two tokens, whatever documents they are from.
+    mean
+        The mean token. Shape: (d,).
     energy
         By k, the mean share of the energy that the first k directions hold.
     shorter
@@ -59,6 +61,7 @@ class Analysis:
     longest: NDArray[np.float64]
     effective_rank: float
     anisotropy: float
+    mean: NDArray[np.float64]
     energy: dict[int, float]
     shorter: dict[int, float]
     k: int
@@ -134,6 +137,7 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
         longest=_spectra(collect(longest, dim=d, device="cpu")),
         effective_rank=float(np.exp(entropy).mean()),
         anisotropy=_anisotropy(batch.tokens),
+        mean=batch.tokens.double().mean(0).numpy(),
         energy=energy,
         shorter=shorter,
         k=k,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from .background import Queries, matrix_sum
 from .codec import DTYPES, RowDtype, decode, decode_documents, encode
@@ -96,6 +96,9 @@ class EigenLIIndex(DocumentIndex[Settings]):
     centering
         ``"both"`` subtracts from the tokens of each document and each query their mean,
         ``"documents"`` only from those of documents; ``"none"`` is the default.
+    corpus_mean
+        Subtracted from all tokens, of documents and of queries, for instance
+        ``analyze(documents_embeddings).mean``. Shape: (d,). By default nothing is.
     idf, background
         What searches do unless they say otherwise, see :meth:`__call__`. By default 0.
     device
@@ -135,6 +138,7 @@ class EigenLIIndex(DocumentIndex[Settings]):
         preset: Preset | None = None,
         filter: str | SpectralFilter | None = None,
         centering: Centering | None = None,
+        corpus_mean: ArrayLike | None = None,
         idf: float | None = None,
         background: float | None = None,
         device: str | None = None,
@@ -150,6 +154,7 @@ class EigenLIIndex(DocumentIndex[Settings]):
             dtype=dtype,
             short_documents=short_documents,
             centering=centering,
+            corpus_mean=corpus_mean,
             idf=idf,
             background=background,
         )

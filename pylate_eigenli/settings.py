@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
+import numpy as np
+import torch
+
 from .filters import SpectralFilter, as_filter
 from .subspace import (
     ShortDocuments,
@@ -39,10 +42,13 @@ class SpectralSettings:
     short_documents: ShortDocuments = "fill"
     filter: str = "hard"
     centering: Centering = "none"
+    corpus_mean: tuple[float, ...] | None = None
     idf: float = 0.0
     background: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.corpus_mean is not None:  # a list, as JSON has it
+            object.__setattr__(self, "corpus_mean", tuple(map(float, self.corpus_mean)))
         check_k(self.k, None)
         check_short_documents(self.short_documents)
         as_filter(self.filter)
@@ -56,11 +62,23 @@ class SpectralSettings:
 
     def centred(self, documents: TokenBatch) -> TokenBatch:
         """Return documents as their subspaces are made of them."""
+        documents = self._without_mean(documents)
         return documents if self.centering == "none" else documents.centred()
 
     def centred_queries(self, queries: TokenBatch) -> TokenBatch:
         """Return queries as they are compared with subspaces."""
+        queries = self._without_mean(queries)
         return queries.centred() if self.centering == "both" else queries
+
+    def _without_mean(self, batch: TokenBatch) -> TokenBatch:
+        if self.corpus_mean is None:
+            return batch
+        if len(self.corpus_mean) != batch.dim:
+            raise ValueError(
+                f"corpus_mean has {len(self.corpus_mean)} dimensions, tokens have {batch.dim}"
+            )
+        mean = torch.tensor(self.corpus_mean, dtype=batch.tokens.dtype, device=batch.tokens.device)
+        return TokenBatch(batch.tokens - mean, batch.offsets)
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -86,5 +104,7 @@ def with_preset(
         check_choice("preset", preset, tuple(PRESETS))
         chosen.update(PRESETS[preset])
     given["filter"] = None if filter is None else str(as_filter(filter))
+    mean = given.get("corpus_mean")
+    given["corpus_mean"] = None if mean is None else tuple(np.asarray(mean, np.float64).tolist())
     chosen.update({name: value for name, value in given.items() if value is not None})
     return chosen

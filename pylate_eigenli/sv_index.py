@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from pylate.rank import RerankResult
 
 from . import backends, servers, vector_column
@@ -50,7 +50,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
     ----------
     index_folder, index_name, override, k, short_documents, device, show_progress
         As for :class:`pylate_eigenli.EigenLIIndex`.
-    preset, filter, centering, idf, background
+    preset, filter, centering, corpus_mean, idf, background
         As well. A soft filter uses all directions of a document here, whatever ``k``, unless
         ``keep_bases``: the vector is not longer for it, and no eigenvectors are needed.
     dtype
@@ -126,6 +126,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         preset: Preset | None = None,
         filter: str | SpectralFilter | None = None,
         centering: Centering | None = None,
+        corpus_mean: ArrayLike | None = None,
         idf: float | None = None,
         background: float | None = None,
         keep_tokens: KeepTokens | None = None,
@@ -149,6 +150,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             dtype=dtype,
             short_documents=short_documents,
             centering=centering,
+            corpus_mean=corpus_mean,
             idf=idf,
             background=background,
             keep_tokens=keep_tokens,

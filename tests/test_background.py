@@ -5,7 +5,7 @@ import pytest
 import torch
 from definition import unit_rows
 
-from pylate_eigenli import EigenLIIndex, EigenLISVIndex, compress
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, analyze, compress
 from pylate_eigenli.background import Background
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors import pack_subspaces, unpack
@@ -157,6 +157,19 @@ class TestCentering:
         np.testing.assert_allclose(
             scores(centred, query), scores(by_hand, query - query.mean(0)), rtol=1e-4, atol=1e-5
         )
+
+    @pytest.mark.parametrize("make", [make_eigenli, make_sv])
+    def test_on_the_corpus_is_that_of_the_tokens_by_hand(self, tmp_path, documents, queries, make):
+        mean = analyze(documents).mean
+        centred = make(tmp_path / "ours", corpus_mean=mean).add_documents(range(N), documents)
+        by_hand = make(tmp_path / "by hand").add_documents(range(N), [x - mean for x in documents])
+        np.testing.assert_allclose(
+            scores(centred, queries[2]), scores(by_hand, queries[2] - mean), rtol=1e-4, atol=1e-5
+        )
+        again = make(tmp_path / "ours", corpus_mean=mean)
+        assert again.settings == centred.settings
+        with pytest.raises(ValueError, match="corpus_mean has 3 dimensions, tokens have 10"):
+            make(tmp_path / "other", corpus_mean=[0.1] * 3).add_documents(range(N), documents)
 
     def test_of_documents_alone_has_to_be_asked_for(self, tmp_path, documents, queries):
         one_sided = make_sv(tmp_path, centering="documents").add_documents(range(N), documents)
