@@ -122,10 +122,13 @@ SYSTEMS: dict[str, Build] = {
     "SV exact, int8": _sv,
     "SV exact, int4": partial(_sv, dtype="int4"),
     "SV exact, 1 bit": partial(_sv, dtype="binary"),
+    "SV exact, plus, int8": partial(_sv, preset="plus"),
+    "SV exact, plus, 1 bit": partial(_sv, preset="plus", dtype="binary"),
     "SV Voyager": partial(_sv, backend="voyager"),
     "SV FAISS": partial(_sv, backend="faiss"),
     "SV exact, int8 + MaxSim": partial(_sv, **_RERANKED),
     "SV exact, 1 bit + MaxSim": partial(_sv, dtype="binary", **_RERANKED),
+    "SV exact, plus, 1 bit + MaxSim": partial(_sv, preset="plus", dtype="binary", **_RERANKED),
     "SV Voyager + MaxSim": partial(_sv, backend="voyager", **_RERANKED),
     "SV FAISS + MaxSim": partial(_sv, backend="faiss", **_RERANKED),
 }
