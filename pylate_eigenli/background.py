@@ -56,6 +56,38 @@ class Queries:
 
 
 @dataclass(frozen=True)
+class QueryFilter:
+    """Spectral idf and background subtraction, for queries among certain documents.
+
+    Parameters
+    ----------
+    power
+        G^-a, None for the identity. Shape: (d, d), float32.
+    against
+        See :class:`Queries`.
+    """
+
+    power: Tensor | None = None
+    against: Tensor | None = None
+
+    def __call__(self, plain: TokenBatch, queries: TokenBatch) -> Queries:
+        """Apply to queries.
+
+        Parameters
+        ----------
+        plain
+            The queries as they were given.
+        queries
+            The tokens that are compared with subspaces, in float32 on the CPU.
+        """
+        if self.power is not None:
+            # One by one: a query's last bits must not depend on those beside it.
+            weighed = torch.cat([query @ self.power for query in queries])
+            queries = TokenBatch(weighed, queries.offsets)
+        return Queries(plain, queries, self.against)
+
+
+@dataclass(frozen=True)
 class Background:
     """Sum of the matrices of all documents of a collection.
 
@@ -99,17 +131,11 @@ class Background:
         """The mean matrix of a document. Shape: (d, d)."""
         return self.total / max(self.documents, 1)
 
-    def prepare(
-        self, plain: TokenBatch, queries: TokenBatch, idf: float, background: float
-    ) -> Queries:
-        """Apply spectral idf and background subtraction to queries.
+    def query_filter(self, idf: float, background: float) -> QueryFilter:
+        """Return what does spectral idf and background subtraction.
 
         Parameters
         ----------
-        plain
-            The queries as they were given.
-        queries
-            The tokens that are compared with subspaces, in float32 on the CPU.
         idf
             The exponent a; 0 for none.
         background
@@ -117,20 +143,19 @@ class Background:
         """
         trace = float(np.trace(self.total))
         if (not idf and not background) or trace <= 0:
-            return Queries(plain, queries)
+            return QueryFilter()
         values, vectors = np.linalg.eigh(self.total / trace)
         values = np.maximum(values, _FLOOR)
-        # Symmetric, so that tokens stay in their own basis.
-        power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
-        weighed = queries
+        power = rows = None
         if idf:
-            # One by one: a query's last bits must not depend on those beside it.
-            weighed = TokenBatch(torch.cat([q @ power for q in queries]), queries.offsets)
-        if not background:
-            return Queries(plain, weighed)
-        left = values ** (1 - 2 * idf)
-        rows = (vectors * np.sqrt(background * left / left.sum())).T
-        return Queries(plain, weighed, torch.from_numpy(rows).float().contiguous())
+            # Symmetric, so that tokens stay in their own basis.
+            power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
+        if background:
+            left = values ** (1 - 2 * idf)
+            rows = (vectors * np.sqrt(background * left / left.sum())).T
+        return QueryFilter(
+            power, None if rows is None else torch.from_numpy(rows).float().contiguous()
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the background as JSON values, to the last bit."""

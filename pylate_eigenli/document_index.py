@@ -20,12 +20,13 @@ from pylate.rank import RerankResult
 from tqdm.auto import tqdm
 from typing_extensions import Self
 
-from .background import Background, Queries
+from .background import Background, Queries, QueryFilter
 from .codec import decode_documents
 from .errors import IndexFormatError, UnknownDocumentError
 from .search import Hits
 from .settings import check_query_options
 from .storage import DocumentId, Segment, Snapshot, Store, Transaction
+from .storage.manifest import Manifest
 from .tokens import TokenBatch, collect, split_items
 
 SettingsT = TypeVar("SettingsT", bound=Any)
@@ -73,6 +74,8 @@ class DocumentIndex(Base, Generic[SettingsT]):
         self.index_name = index_name
         self.device = device
         self.show_progress = show_progress
+        # What was computed last, and of which state.
+        self._filter: tuple[Manifest, float, float, QueryFilter] | None = None
         self._store: Store | None = Store(Path(index_folder) / index_name)
         if override:
             with self._store.transaction(override=True):
@@ -401,8 +404,16 @@ class DocumentIndex(Base, Generic[SettingsT]):
         comparable = tokens if dim is None else self._comparable(snapshot, tokens)
         if not idf and not share:
             return Queries(tokens, comparable)
-        known = self._background(snapshot) or Background.empty(comparable.dim)
-        return known.prepare(tokens, comparable, idf, share)
+        return self._query_filter(snapshot, idf, share)(tokens, comparable)
+
+    def _query_filter(self, snapshot: Snapshot, idf: float, share: float) -> QueryFilter:
+        """Return what a state does to queries, computed once."""
+        known = self._filter
+        if known is None or known[0] is not snapshot.manifest or known[1:3] != (idf, share):
+            background = self._background(snapshot)
+            chosen = QueryFilter() if background is None else background.query_filter(idf, share)
+            known = self._filter = (snapshot.manifest, idf, share, chosen)
+        return known[3]
 
     def _rows_by_id(
         self, column: str, documents_ids: Sequence[Sequence[DocumentId]]

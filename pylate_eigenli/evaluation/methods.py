@@ -289,7 +289,7 @@ def _prepared(
     comparable = settings.centred_queries(tokens)
     if background is None:
         return PreparedQueries(tokens, comparable)
-    return background.prepare(tokens, comparable, settings.idf, settings.background)
+    return background.query_filter(settings.idf, settings.background)(tokens, comparable)
 
 
 def _muvera(name: str, centered: bool) -> SingleVector:
