@@ -17,8 +17,8 @@ from . import servers
 from .background import Background, Queries
 from .codec import decode_documents
 from .document_bytes import FetchedDocuments, to_bytes
-from .document_index import checked_k, subset_per_query
 from .errors import UnknownDocumentError
+from .inputs import checked_k, document_batches, subset_per_query
 from .reranking import Rerank, check_rerank, rescore
 from .servers.limits import check_dimension
 from .servers.upload import Batch, Uploader, listed, verify
@@ -144,7 +144,9 @@ class ServedSVIndex(EigenLISVIndex):
             As for :class:`pylate_eigenli.EigenLISVIndex`.
         """
         dim = self.dim
-        total, batches = self._batches(documents_ids, documents_embeddings, batch_size, dim)
+        total, batches = document_batches(
+            documents_ids, documents_embeddings, batch_size, dim, self.device
+        )
         return self.upload((self._encoded(ids, tokens) for ids, tokens in batches), total)
 
     def _encoded(self, ids: list[DocumentId], tokens: TokenBatch) -> Batch:
