@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, existing
+from .options import IndexPath, Json, existing
 
 
 class Target(str, Enum):
@@ -56,6 +56,7 @@ def export(
     only_missing: Annotated[
         bool, typer.Option("--only-missing", help="Send only what the server does not hold yet.")
     ] = False,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Export an index without encoding anything again, to a file or to a vector database."""
@@ -67,10 +68,17 @@ def export(
                 raise ValueError(f"--to {to.value} needs --uri, the file to write")
             from ..export import export as export_file
 
+            opened = open_index(existing(index))
             export_file(
-                open_index(existing(index)), uri, format=to.value, dtype=dtype.value, store=store
+                opened,
+                uri,
+                format=to.value,
+                dtype=dtype.value,
+                store=store,
+                show_progress=not as_json,
             )
-            typer.echo(f"The vectors are in {uri}.")
+            report = {"documents": len(opened), "file": uri}
+            typer.echo(json.dumps(report) if as_json else f"The vectors are in {uri}.")
             return
         from ..transfer import move
 
@@ -85,4 +93,6 @@ def export(
             only_missing=only_missing,
         )
         with moved:
-            typer.echo(f"{len(moved):,} documents; search them with the index in {target}.")
+            report = {"documents": len(moved), "index": str(target)}
+            told = f"{len(moved):,} documents; search them with the index in {target}."
+            typer.echo(json.dumps(report) if as_json else told)
