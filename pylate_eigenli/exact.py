@@ -34,13 +34,19 @@ def _compiled_decode(stored: Any, scale: Any, bits: Any, row: Any) -> Any:
     if stored.dtype == types.uint16:
 
         def decode_half(stored: Any, scale: Any, bits: Any, row: Any) -> None:
-            # A half moved into the fields of a float is right but for its exponent, 112 too low.
+            # The fields of a half become those of a float, its exponent 112 higher. One that is
+            # zero says that there is no leading 1: it gets one that is then subtracted. No number
+            # on the way is so small that a processor told to flush such to zero (some libraries
+            # do that when they are loaded) would give other scores than another.
             for i in range(stored.shape[0]):
-                half = np.uint32(stored[i])
-                sign = (half & np.uint32(0x8000)) << np.uint32(16)
-                bits[i] = ((half & np.uint32(0x7FFF)) << np.uint32(13)) | sign
+                half = np.uint32(stored[i]) & np.uint32(0x7FFF)
+                is_small = np.uint32((half & np.uint32(0x7C00)) == 0)
+                bits[i] = (half << np.uint32(13)) + ((np.uint32(112) + is_small) << np.uint32(23))
             for i in range(row.shape[0]):
-                row[i] *= np.float32(2.0**112)
+                is_small = (stored[i] & np.uint16(0x7C00)) == 0
+                row[i] -= np.float32(2.0**-14) if is_small else np.float32(0)
+            for i in range(stored.shape[0]):
+                bits[i] |= (np.uint32(stored[i]) & np.uint32(0x8000)) << np.uint32(16)
 
         return decode_half
 

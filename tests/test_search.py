@@ -225,6 +225,14 @@ class TestExactScores:
         )
         assert len(set(scores.tolist())) == 1
 
+    @pytest.fixture(params=[False, True], ids=["", "flushed"])
+    def _flushed(self, request):
+        """Some libraries, once loaded, have the processor flush the smallest floats to zero."""
+        torch.set_flush_denormal(request.param)
+        yield
+        torch.set_flush_denormal(False)
+
+    @pytest.mark.usefixtures("_flushed")
     def test_numbers_too_small_for_a_normal_half_are_read(self, tmp_path):
         """The largest entry of a unit vector is never small, but the others may be."""
         store = Store(tmp_path)
