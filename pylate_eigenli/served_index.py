@@ -25,7 +25,7 @@ from .servers.upload import Batch, Uploader, listed, verify
 from .storage import DocumentId, Segment
 from .storage.ids import checked_id, checked_ids
 from .storage.ragged import offsets_of
-from .sv_encoding import Kept, Projections, SVSettings
+from .sv_encoding import Projections, SVSettings
 from .sv_index import EigenLISVIndex
 from .tokens import TokenBatch
 from .vector_column import VectorDtype
@@ -153,15 +153,10 @@ class ServedSVIndex(EigenLISVIndex):
         snapshot = self._snapshot
         settings, known = self._settings_of(snapshot)
         projections = self._given if known is None else self._projections(snapshot)
-        subspaces = None
-        if settings.keep_bases:
-            subspaces = settings.subspaces(projections.project(tokens))
-        packed = projections.packed(tokens, settings, subspaces)
+        packed, kept = projections.compress(tokens, settings)
         if known is None:
-            dim = settings.token_projection or tokens.dim
-            projections = projections.centred_on(packed, settings, dim)
+            projections = projections.centred_on(packed, settings)
             self.prepare(tokens.dim, projections)
-        kept = Kept.of(tokens, subspaces, settings)
         rows = None
         if kept.lengths is not None:
             rows = to_bytes(kept.documents, kept.rows, offsets_of(kept.lengths))

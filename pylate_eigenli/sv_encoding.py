@@ -21,7 +21,7 @@ from .storage import Transaction
 from .subspace import Subspaces
 from .tokens import TokenBatch
 from .vector_column import VectorDtype
-from .vectors import pack_queries, pack_subspaces, packed_dim, unpack
+from .vectors import pack_queries, pack_subspaces, packed_dim, unpack, unpacked_dim
 
 KeepTokens = Literal["none", "float16", "int8"]
 
@@ -113,7 +113,7 @@ class Projections(NamedTuple):
         if self.centre is not None:
             transaction.set_collection(_CENTRE, self.centre.numpy())
 
-    def centred_on(self, packed: Tensor, settings: SVSettings, d: int) -> Projections:
+    def centred_on(self, packed: Tensor, settings: SVSettings) -> Projections:
         """Return the projections with a centre chosen for vectors like those given (n, D).
 
         The average k-dimensional subspace, (k / d) I, counts as some of them, so that a first
@@ -121,12 +121,18 @@ class Projections(NamedTuple):
         """
         if self.vectors is not None:
             return self
-        total = packed.sum(0, dtype=torch.float64) + _ISOTROPIC_DOCUMENTS * _isotropic(settings, d)
+        isotropic = _isotropic(settings, unpacked_dim(packed.shape[1]))
+        total = packed.sum(0, dtype=torch.float64) + _ISOTROPIC_DOCUMENTS * isotropic
         return self._replace(centre=(total / (len(packed) + _ISOTROPIC_DOCUMENTS)).float())
 
     def project(self, batch: TokenBatch) -> TokenBatch:
         """Return the tokens that subspaces are made of and compared with."""
         return batch if self.tokens is None else self.tokens.transform_batch(batch)
+
+    def compress(self, tokens: TokenBatch, settings: SVSettings) -> tuple[Tensor, Kept]:
+        """Return the kernel vectors (n, D) of documents and what is kept beside them."""
+        subspaces = settings.subspaces(self.project(tokens)) if settings.keep_bases else None
+        return self.packed(tokens, settings, subspaces), Kept.of(tokens, subspaces, settings)
 
     def packed(
         self, tokens: TokenBatch, settings: SVSettings, subspaces: Subspaces | None = None

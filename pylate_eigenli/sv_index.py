@@ -24,7 +24,7 @@ from .settings import Centering, Preset, with_preset
 from .storage import DocumentId, Segment, Snapshot, Transaction
 from .storage.manifest import Manifest
 from .subspace import ShortDocuments
-from .sv_encoding import KeepTokens, Kept, Projections, SVSettings
+from .sv_encoding import KeepTokens, Projections, SVSettings
 from .tokens import TokenBatch
 from .vector_column import VectorDtype
 
@@ -187,19 +187,14 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         settings = self.settings_type(**transaction.meta["settings"])
         first = transaction.meta.get("next_label", 0)
         transaction.meta["next_label"] = first + len(ids)
-        projections = self._given
-        if transaction.collection:
-            projections = Projections.load(transaction.collection)
-        subspaces = None
-        if settings.keep_bases:
-            subspaces = settings.subspaces(projections.project(tokens))
-        packed = projections.packed(tokens, settings, subspaces)
+        base = transaction.base
+        projections = self._projections(base) if base.collection else self._given
+        packed, kept = projections.compress(tokens, settings)
         if not transaction.collection:
-            dim = settings.token_projection or tokens.dim
-            projections = projections.centred_on(packed, settings, dim)
+            # For the other batches of this transaction, too.
+            projections = self._given = projections.centred_on(packed, settings)
             projections.store(transaction)
         columns = vector_column.encode(projections.document_vectors(packed), settings.dtype)
-        kept = Kept.of(tokens, subspaces, settings)
         documents: dict[str, NDArray[Any]] = {
             "label": np.arange(first, first + len(ids)),
             **columns,

@@ -120,7 +120,7 @@ def _batches(
         if target.dim is None:
             assert index.dim is not None
             if given.vectors is None and given.centre is None:
-                given = given.centred_on(vectors, target.settings, source.d)
+                given = given.centred_on(vectors, target.settings)
             target.prepare(index.dim, given)
         if source.projections is None or source.projections.vectors is None:
             vectors = target._projections(target._snapshot).document_vectors(vectors)

@@ -27,7 +27,7 @@ from ..settings import PRESETS, SpectralSettings
 from ..subspace import Subspaces
 from ..sv_encoding import Projections, SVSettings
 from ..tokens import TokenBatch
-from ..vectors import pack_queries, pack_subspaces, packed_dim, unpacked_dim
+from ..vectors import pack_queries, pack_subspaces, packed_dim
 
 Documents = TypeVar("Documents")
 Queries = TypeVar("Queries")
@@ -251,7 +251,7 @@ class EigenLISV:
 
     def _projections(self, width: int) -> Projections:
         """Return what centres vectors of a width on what no document has to be known for."""
-        return Projections().centred_on(torch.zeros(0, width), self.settings, unpacked_dim(width))
+        return Projections().centred_on(torch.zeros(0, width), self.settings)
 
     def encode_documents(self, documents: TokenBatch) -> Codes:
         packed = Projections().packed(documents, self.settings)
