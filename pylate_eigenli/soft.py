@@ -1,8 +1,8 @@
 """Soft projectors straight from the moments, with no eigenvectors at all.
 
 With all directions kept, the soft filter x / (x + tau) of a document's moment M is the matrix
-M (M + t I)^-1 = I - t (M + t I)^-1, where t is tau times the trace: one Cholesky factorisation.
-A single vector holds the whole matrix whatever the number of directions, so an index of nothing
+M (M + t I)^-1 = I - t (M + t I)^-1, where t is tau times the trace: one inverse of a positive
+definite matrix. A single vector holds the whole matrix whatever the number of directions, so an index of nothing
 but vectors can be filled this way.
 """
 
@@ -16,107 +16,110 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from .eigensolver import second_moment
+from .moments import BLOCK, second_moment
 from .parallel import for_ranges
+from .simd import LANES, load, splat, store
 from .tokens import TokenBatch
-from .vectors import packed_dim
+from .vectors import pack, packed_dim
 
-_jit = njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "arcp"}
-)
+_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 _DOCUMENTS_PER_TASK = 16
-_BLOCK = 4
+_PIVOTS = 4
+_LEAST_TAU = 1e-3  # the condition is at most 1 / tau, and errors of float32 grow with its square
 
 
 @_jit
-def _factorise(a: Any) -> None:
-    """Replace the lower triangle of a positive definite matrix by its Cholesky factor."""
-    d = a.shape[0]
-    for i in range(d):
-        row = a[i]
-        for j in range(i):
-            x, y = row[:j], a[j, :j]
-            total = row[j]
-            for c in range(x.shape[0]):
-                total -= x[c] * y[c]
-            row[j] = total / a[j, j]
-        x = row[:i]
-        total = row[i]
-        for c in range(x.shape[0]):
-            total -= x[c] * x[c]
-        row[i] = math.sqrt(total)
+def _invert_pivots(a: Any, p: int, out: Any) -> None:
+    """Write the inverse of the positive definite a[p : p + 4, p : p + 4] to out."""
+    for i in range(_PIVOTS):
+        for j in range(i, _PIVOTS):
+            out[i, j] = out[j, i] = a[p + i, p + j]
+    for i in range(_PIVOTS):
+        pivot = 1 / out[i, i]
+        out[i, i] = 1
+        for j in range(_PIVOTS):
+            out[i, j] *= pivot
+        for other in range(_PIVOTS):
+            if other != i:
+                factor = out[other, i]
+                out[other, i] = 0
+                for j in range(_PIVOTS):
+                    out[other, j] -= factor * out[i, j]
 
 
 @_jit
-def _invert_factor(a: Any, out: Any) -> None:
-    """Write the inverse of the lower triangular a to out, row by row; zeros above the diagonal."""
-    d = a.shape[0]
-    for i in range(d):
-        row = out[i]
-        row[:] = 0
-        row[i] = 1
-        # Four rows above at a time, so that this one is loaded and stored once for all of them.
-        whole = i // _BLOCK * _BLOCK
-        for k in range(0, whole, _BLOCK):
-            target = row[: k + _BLOCK]
-            y0, y1, y2, y3 = out[k], out[k + 1], out[k + 2], out[k + 3]
-            a0, a1, a2, a3 = a[i, k], a[i, k + 1], a[i, k + 2], a[i, k + 3]
-            for c in range(target.shape[0]):
-                target[c] -= (a0 * y0[c] + a1 * y1[c]) + (a2 * y2[c] + a3 * y3[c])
-        for k in range(whole, i):
-            target, y, scale = row[: k + 1], out[k], a[i, k]
-            for c in range(target.shape[0]):
-                target[c] -= scale * y[c]
-        target = row[: i + 1]
-        scale = 1 / a[i, i]
-        for c in range(target.shape[0]):
-            target[c] *= scale
+def _negative_inverse(a: Any) -> None:
+    """Replace a positive definite matrix by minus its inverse; both by their upper blocks.
 
-
-@_jit
-def _pack_complement(x: Any, t: Any, out: Any) -> None:
-    """Write I - t X'X, packed, to out; X is lower triangular, with some rows to spare."""
-    d = x.shape[1]
-    root = x.dtype.type(-math.sqrt(2.0)) * t
-    out[:] = 0
-    for k in range(0, d, _BLOCK):
-        end = min(k + _BLOCK, d)
-        x[end : k + _BLOCK] = 0  # the last block may not be whole
-        x0, x1, x2, x3 = x[k], x[k + 1], x[k + 2], x[k + 3]
-        start = d
-        for i in range(end):
-            a0, a1, a2, a3 = x0[i], x1[i], x2[i], x3[i]
-            out[i] -= t * ((a0 * a0 + a1 * a1) + (a2 * a2 + a3 * a3))
-            a0, a1, a2, a3 = root * a0, root * a1, root * a2, root * a3
-            target = out[start : start + end - 1 - i]
-            y0, y1, y2, y3 = x0[i + 1 :], x1[i + 1 :], x2[i + 1 :], x3[i + 1 :]
-            for j in range(target.shape[0]):
-                target[j] += (a0 * y0[j] + a1 * y1[j]) + (a2 * y2[j] + a3 * y3[j])
-            start += d - 1 - i
-    for i in range(d):
-        out[i] += 1
+    Gauss-Jordan elimination, four pivots P at a time. With U the rows of the pivots and
+    V = (A_PP)^-1 U, the rest loses U'V, those rows become V, and the pivots -(A_PP)^-1.
+    """
+    n = a.shape[0]
+    inverse = np.empty((_PIVOTS, _PIVOTS), np.float64)
+    u, v = np.empty((_PIVOTS, n), np.float32), np.empty((_PIVOTS, n), np.float32)
+    for p in range(0, n, _PIVOTS):
+        _invert_pivots(a, p, inverse)
+        for q in range(_PIVOTS):
+            for c in range(p):
+                u[q, c] = a[c, p + q]
+            u[q, p:] = a[p + q, p:]
+            for c in range(p, p + q):
+                u[q, c] = a[c, p + q]
+        for q in range(_PIVOTS):
+            k0, k1 = splat(np.float32(inverse[q, 0])), splat(np.float32(inverse[q, 1]))
+            k2, k3 = splat(np.float32(inverse[q, 2])), splat(np.float32(inverse[q, 3]))
+            for c in range(0, n, LANES):
+                left = k0 * load(u[0], c) + k1 * load(u[1], c)
+                store(v[q], c, left + (k2 * load(u[2], c) + k3 * load(u[3], c)))
+        for i in range(0, n, 2):
+            r0, r1 = a[i], a[i + 1]
+            u0, u1, u2, u3 = splat(u[0, i]), splat(u[1, i]), splat(u[2, i]), splat(u[3, i])
+            w0, w1 = splat(u[0, i + 1]), splat(u[1, i + 1])
+            w2, w3 = splat(u[2, i + 1]), splat(u[3, i + 1])
+            for c in range(i // LANES * LANES, n, LANES):
+                v0, v1, v2, v3 = load(v[0], c), load(v[1], c), load(v[2], c), load(v[3], c)
+                store(r0, c, (load(r0, c) - u0 * v0 - u1 * v1) - (u2 * v2 + u3 * v3))
+                store(r1, c, (load(r1, c) - w0 * v0 - w1 * v1) - (w2 * v2 + w3 * v3))
+        for q in range(_PIVOTS):
+            for c in range(p):
+                a[c, p + q] = v[q, c]
+            a[p + q, p:] = v[q, p:]
+            for c in range(_PIVOTS):
+                a[p + q, p + c] = -inverse[q, c]
 
 
 @_jit
 def _soft(tokens: Any, offsets: Any, tau: Any, out: Any) -> None:
     """Write the packed soft projector of each document to a row of out."""
     d = tokens.shape[1]
-    moment = np.empty((d, d), tokens.dtype)
-    inverse = np.empty((d + _BLOCK, d), tokens.dtype)
+    size = -(-d // BLOCK) * BLOCK
+    matrix = np.empty((size, size), np.float32)
     for document in range(out.shape[0]):
-        second_moment(tokens[offsets[document] : offsets[document + 1]], moment)
+        x = tokens[offsets[document] : offsets[document + 1]]
+        if size > d:
+            padded = np.zeros((x.shape[0], size), np.float32)
+            padded[:, :d] = x
+            x = padded
+        second_moment(x, matrix)
         trace = 0.0
         for i in range(d):
-            trace += moment[i, i]
+            trace += matrix[i, i]
+        packed = out[document]
         if trace <= 0:
-            out[document, :] = 0
+            packed[:] = 0
             continue
-        t = tokens.dtype.type(tau * trace)
+        t = np.float32(tau * trace)
+        for i in range(size):
+            matrix[i, i] += t
+        _negative_inverse(matrix)
+        root = np.float32(math.sqrt(2.0)) * t
+        start = d
         for i in range(d):
-            moment[i, i] += t
-        _factorise(moment)
-        _invert_factor(moment, inverse)
-        _pack_complement(inverse, t, out[document])
+            packed[i] = 1 + t * matrix[i, i]
+            target, row = packed[start : start + d - 1 - i], matrix[i, i + 1 : d]
+            for j in range(target.shape[0]):
+                target[j] = root * row[j]
+            start += d - 1 - i
 
 
 def soft_vectors(batch: TokenBatch, tau: float) -> Tensor:
@@ -140,6 +143,8 @@ def soft_vectors(batch: TokenBatch, tau: float) -> Tensor:
     >>> soft_vectors(collect([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]), tau=1 / 3).round(decimals=3)
     tensor([[0.6670, 0.5000, 0.0000]])
     """
+    if tau < max(_LEAST_TAU, 0.5 / batch.dim):
+        return _soft_in_float64(batch, tau)
     tokens = batch.tokens.float().cpu().contiguous().numpy()
     out = np.empty((len(batch), packed_dim(batch.dim)), np.float32)
 
@@ -148,3 +153,15 @@ def soft_vectors(batch: TokenBatch, tau: float) -> Tensor:
 
     for_ranges(task, len(out), _DOCUMENTS_PER_TASK)
     return torch.from_numpy(out)
+
+
+def _soft_in_float64(batch: TokenBatch, tau: float) -> Tensor:
+    identity = torch.eye(batch.dim, dtype=torch.float64)
+    vectors = []
+    for tokens in batch:
+        x = tokens.cpu().double()
+        moment = x.mT @ x
+        t = tau * moment.trace()
+        projector = identity - t * torch.linalg.inv(moment + t * identity) if t > 0 else moment
+        vectors.append(pack(projector[None]).float())
+    return torch.cat(vectors)

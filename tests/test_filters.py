@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from definition import unit_rows
+from definition import spectrum, unit_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, compress, rerank
 from pylate_eigenli.filters import Energy, Hard, Soft, as_filter
+from pylate_eigenli.soft import soft_vectors
+from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors import pack_subspaces, unpack
 
 D = 12
@@ -196,3 +198,14 @@ class TestSoftVectors:
         q = torch.from_numpy(query).double()
         expected = torch.einsum("ij,njk,ik->n", q, f, q).numpy()
         np.testing.assert_allclose([got[i] for i in range(4)], expected, rtol=1e-4)
+
+    @pytest.mark.parametrize("tau", [1e-7, 1e-4, 1e-3, 0.5 / D, 1 / D, 1.0, 100.0])
+    def test_is_the_filter_of_the_moment_whatever_tau(self, tau):
+        rng = np.random.default_rng(6)
+        documents = [unit_rows(rng, n, D) for n in (1, 2, 5, D - 1, D, D + 1, 200)]
+        got = unpack(soft_vectors(collect(documents), tau)).double()
+        for matrix, document in zip(got, documents, strict=True):
+            values, w = spectrum(document)
+            shares = np.maximum(values, 0) / values.sum()
+            expected = (w.T * (shares / (shares + tau))) @ w
+            np.testing.assert_allclose(matrix, expected, atol=1e-5)

@@ -1,0 +1,171 @@
+"""Symmetric matrices to tridiagonal form by reflections, and eigenvectors back again.
+
+Matrices are float32 and padded with zeros to whole numbers of lanes; only the square blocks on and
+above the diagonal are looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from .simd import LANES, load, splat, store, total
+
+_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+
+
+@_jit
+def _dot(x: Any, y: Any, begin: int, end: int) -> Any:
+    products = splat(np.float32(0))
+    for c in range(begin, end, LANES):
+        products = products + load(x, c) * load(y, c)
+    return total(products)
+
+
+@_jit
+def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -> None:
+    """Subtract v w' + w v' from the rows from ``begin`` on, and write their product with z to out.
+
+    Every block is read once, updated, and multiplied with z on either side: it stands for its
+    mirror image below the diagonal too. z is zero before ``begin``; what happens to columns there
+    no longer matters.
+    """
+    n = a.shape[0]
+    for c in range(begin // LANES * LANES, n, LANES):
+        store(out, c, splat(np.float32(0)))
+    for i in range(begin // 4 * 4, n, 4):
+        r0, r1, r2, r3 = a[i], a[i + 1], a[i + 2], a[i + 3]
+        v0, v1, v2, v3 = splat(v[i]), splat(v[i + 1]), splat(v[i + 2]), splat(v[i + 3])
+        w0, w1, w2, w3 = splat(w[i]), splat(w[i + 1]), splat(w[i + 2]), splat(w[i + 3])
+        z0, z1, z2, z3 = splat(z[i]), splat(z[i + 1]), splat(z[i + 2]), splat(z[i + 3])
+        # The block on the diagonal is its own mirror image.
+        c = i // LANES * LANES
+        x, y, other = load(v, c), load(w, c), load(z, c)
+        a0, a1 = load(r0, c) - v0 * y - w0 * x, load(r1, c) - v1 * y - w1 * x
+        a2, a3 = load(r2, c) - v2 * y - w2 * x, load(r3, c) - v3 * y - w3 * x
+        store(r0, c, a0)
+        store(r1, c, a1)
+        store(r2, c, a2)
+        store(r3, c, a3)
+        s0, s1, s2, s3 = a0 * other, a1 * other, a2 * other, a3 * other
+        for c in range(i // LANES * LANES + LANES, n, LANES):
+            x, y, other = load(v, c), load(w, c), load(z, c)
+            a0, a1 = load(r0, c) - v0 * y - w0 * x, load(r1, c) - v1 * y - w1 * x
+            a2, a3 = load(r2, c) - v2 * y - w2 * x, load(r3, c) - v3 * y - w3 * x
+            store(r0, c, a0)
+            store(r1, c, a1)
+            store(r2, c, a2)
+            store(r3, c, a3)
+            s0, s1, s2, s3 = s0 + a0 * other, s1 + a1 * other, s2 + a2 * other, s3 + a3 * other
+            store(out, c, (load(out, c) + a0 * z0 + a1 * z1) + (a2 * z2 + a3 * z3))
+        out[i] += total(s0)
+        out[i + 1] += total(s1)
+        out[i + 2] += total(s2)
+        out[i + 3] += total(s3)
+
+
+@_jit
+def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) -> None:
+    """Reduce a symmetric matrix to tridiagonal form.
+
+    Parameters
+    ----------
+    a
+        The matrix, destroyed. Shape: (n in whole lanes, the same).
+    n
+        Its size.
+    diagonal, off
+        Receive the tridiagonal matrix. Shapes: (n,) and at least (n - 1,), float64.
+    v, tau
+        Receive the reflections: I - tau[j] v[j] v[j]', where v[j] is zero up to j and 1 at j + 1.
+        Shapes: at least (n - 1, n in whole lanes) and (n - 1,).
+    """
+    size = a.shape[0]
+    w = np.zeros(size, np.float32)
+    product = np.zeros(size, np.float32)
+    half, none = np.float32(0.5), np.float32(0)
+    for j in range(n - 1):
+        row, reflector, last = a[j], v[j], v[max(j - 1, 0)]
+        first, below = j // LANES * LANES, (j + 1) // LANES * LANES
+        # Row j has not yet seen the reflection before it; the rows below get it in the pass.
+        if j > 0:
+            x, y = splat(last[j]), splat(w[j])
+            for c in range(first, size, LANES):
+                store(row, c, load(row, c) - x * load(w, c) - y * load(last, c))
+        diagonal[j] = row[j]
+        alpha = row[j + 1]
+        for c in range(first, j + 2):
+            row[c] = 0
+        sigma = _dot(row, row, below, size)
+        if sigma == 0:
+            tau[j], off[j], scale = none, alpha, none
+        else:
+            norm = math.sqrt(alpha * alpha + sigma)
+            beta = -norm if alpha >= 0 else norm
+            tau[j] = (beta - alpha) / beta
+            off[j] = beta
+            scale = np.float32(1 / (alpha - beta))
+        for c in range(0, below, LANES):
+            store(reflector, c, splat(none))
+        for c in range(below, size, LANES):
+            store(reflector, c, load(row, c) * splat(scale))
+        reflector[j + 1] = 1
+        w[j] = 0
+        # At the first step there is nothing to subtract yet: w is zero, and last is finite.
+        _update_and_multiply(a, j + 1, last, w, reflector, product)
+        share = tau[j] * _dot(product, reflector, below, size) * half
+        for c in range(below, size, LANES):
+            rest = load(product, c) - splat(np.float32(share)) * load(reflector, c)
+            store(w, c, splat(tau[j]) * rest)
+        for c in range(below, j + 1):
+            w[c] = 0
+    diagonal[n - 1] = a[n - 1, n - 1]
+    if n > 1:
+        diagonal[n - 1] -= 2 * v[n - 2, n - 1] * w[n - 1]
+
+
+@_jit
+def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
+    """Turn eigenvectors of the tridiagonal matrix into those of the matrix it was reduced from.
+
+    Parameters
+    ----------
+    v, tau, n
+        Of :func:`tridiagonalise`.
+    z
+        The vectors in rows, four at a time. Shape: (multiple of 4, n in whole lanes).
+    """
+    size = z.shape[1]
+    none = splat(np.float32(0))
+    for j in range(n - 2, -1, -2):
+        # Two reflections per pass, with their inner product known beforehand; for the last one of
+        # an odd number, the second does nothing.
+        first, second = v[j], v[max(j - 1, 0)]
+        begin = j // LANES * LANES
+        tau1, tau2 = tau[j], tau[j - 1] if j > 0 else np.float32(0)
+        overlap = _dot(first, second, begin, size)
+        for r in range(0, z.shape[0], 4):
+            r0, r1, r2, r3 = z[r], z[r + 1], z[r + 2], z[r + 3]
+            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = none
+            for c in range(begin, size, LANES):
+                x, y = load(first, c), load(second, c)
+                z0, z1, z2, z3 = load(r0, c), load(r1, c), load(r2, c), load(r3, c)
+                a0, a1, a2, a3 = a0 + x * z0, a1 + x * z1, a2 + x * z2, a3 + x * z3
+                b0, b1, b2, b3 = b0 + y * z0, b1 + y * z1, b2 + y * z2, b3 + y * z3
+            p0, p1 = tau1 * total(a0), tau1 * total(a1)
+            p2, p3 = tau1 * total(a2), tau1 * total(a3)
+            s0, s1 = splat(p0), splat(p1)
+            s2, s3 = splat(p2), splat(p3)
+            t0 = splat(tau2 * (total(b0) - p0 * overlap))
+            t1 = splat(tau2 * (total(b1) - p1 * overlap))
+            t2 = splat(tau2 * (total(b2) - p2 * overlap))
+            t3 = splat(tau2 * (total(b3) - p3 * overlap))
+            for c in range(begin, size, LANES):
+                x, y = load(first, c), load(second, c)
+                store(r0, c, load(r0, c) - s0 * x - t0 * y)
+                store(r1, c, load(r1, c) - s1 * x - t1 * y)
+                store(r2, c, load(r2, c) - s2 * x - t2 * y)
+                store(r3, c, load(r3, c) - s3 * x - t3 * y)

@@ -1,0 +1,152 @@
+"""Vectors of several numbers inside compiled functions.
+
+Loops over short rows that write to some arrays and read from others are vectorised badly, if at
+all: the compiler has to rule out that the arrays overlap, and what is left of a row when it does
+not fill the registers is done one by one. Kernels that spend their time in such loops say what
+they mean instead: ``load`` and :func:`store` neighbours of a row, :data:`LANES` at a time, and
+calculate with them as with numbers.
+
+Rows have to be padded to a whole number of lanes; indices are not checked.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, models, overload, register_model
+
+# Inside compiled functions an intrinsic is called without its first parameter: no checker knows.
+_intrinsic: Any = intrinsic
+
+LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8
+"""As many float32 as fit the processor's registers."""
+
+# Sums of products become fused instructions; nothing else about the arithmetic is relaxed.
+_FLAGS = ("contract",)
+
+
+class Lanes(types.Type):
+    """The compiler's type of some float32 or float64 numbers."""
+
+    def __init__(self, dtype: Any, width: int) -> None:
+        super().__init__(name=f"Lanes({dtype}, {width})")
+        self.dtype = dtype
+        self.width = width
+
+
+_SCALARS = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+
+
+def _vector(lanes: Lanes) -> Any:
+    return ir.VectorType(_SCALARS[lanes.dtype], lanes.width)
+
+
+@register_model(Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, lanes: Lanes) -> None:
+        super().__init__(manager, lanes, _vector(lanes))  # type: ignore[no-untyped-call]
+
+
+def _pointer(context: Any, builder: Any, signature: Any, array: Any, index: Any, to: Any) -> Any:
+    data = context.make_array(signature.args[0])(context, builder, array).data
+    return builder.bitcast(builder.gep(data, [index]), _vector(to).as_pointer())
+
+
+def _alignment(array_type: Any) -> int:
+    return int(array_type.dtype.bitwidth) // 8
+
+
+def _of_width(width: int) -> tuple[Any, Any]:
+    """Return what makes vectors of so many numbers: of an array's, and of one and the same."""
+
+    @_intrinsic  # type: ignore[misc]
+    def load(_typing: Any, array: Any, index: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            at = _pointer(context, builder, signature, args[0], args[1], signature.return_type)
+            return builder.load(at, align=_alignment(signature.args[0]))
+
+        return Lanes(array.dtype, width)(array, types.intp), generate
+
+    @_intrinsic  # type: ignore[misc]
+    def splat(_typing: Any, number: Any) -> Any:
+        def generate(_context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            nothing = ir.Constant(_vector(signature.return_type), ir.Undefined)
+            first = builder.insert_element(nothing, args[0], ir.Constant(ir.IntType(32), 0))
+            everywhere = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
+            return builder.shuffle_vector(first, nothing, everywhere)
+
+        return Lanes(number, width)(number), generate
+
+    return load, splat
+
+
+# load(array, i) is array[i : i + LANES] of a contiguous one-dimensional array, splat(x) is x in all
+# lanes; the others make vectors of eight on every processor.
+load, splat = _of_width(LANES)
+load_eight, splat_eight = _of_width(8)
+
+
+@_intrinsic  # type: ignore[misc]
+def store(_typing: Any, array: Any, index: Any, value: Any) -> Any:
+    """Write a vector to a contiguous one-dimensional array, from an index on."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        at = _pointer(context, builder, signature, args[0], args[1], signature.args[2])
+        builder.store(args[2], at, align=_alignment(signature.args[0]))
+        return context.get_dummy_value()
+
+    return types.none(array, types.intp, value), generate
+
+
+@_intrinsic  # type: ignore[misc]
+def total(_typing: Any, value: Any) -> Any:
+    """Return the sum of a vector's numbers."""
+
+    def generate(_context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        scalar, vector = _SCALARS[signature.return_type], _vector(signature.args[0])
+        name = f"llvm.vector.reduce.fadd.v{value.width}f{value.dtype.bitwidth}"
+        function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, ir.FunctionType(scalar, [scalar, vector]), name
+        )
+        # Pairwise, not one after the other.
+        return builder.call(function, [ir.Constant(scalar, -0.0), args[0]], fastmath=["reassoc"])
+
+    return value.dtype(value), generate
+
+
+@_intrinsic  # type: ignore[misc]
+def select_less(_typing: Any, x: Any, y: Any, yes: Any, no: Any) -> Any:
+    """Return ``yes`` in the lanes where x < y, ``no`` in the others."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[2], args[3])
+
+    return yes(x, x, yes, yes), generate
+
+
+def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
+    """Give an operator of Python its meaning between two vectors."""
+
+    @_intrinsic  # type: ignore[misc]
+    def calculate(_typing: Any, x: Any, y: Any) -> Any:
+        def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(*args, flags=_FLAGS)
+
+        return x(x, x), generate
+
+    @overload(operation, strict=False)
+    def between_vectors(x: Any, y: Any) -> Any:
+        if isinstance(x, Lanes) and x == y:
+            return lambda x, y: calculate(x, y)
+        return None
+
+
+_define(operator.add, "fadd")
+_define(operator.sub, "fsub")
+_define(operator.mul, "fmul")
+_define(operator.truediv, "fdiv")
