@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .simd import LANES, load, splat, store, total
+from .simd import LANES, load, load_four, splat, store, total, totals
 
 _jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 
@@ -61,10 +61,7 @@ def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -
             store(r3, c, a3)
             s0, s1, s2, s3 = s0 + a0 * other, s1 + a1 * other, s2 + a2 * other, s3 + a3 * other
             store(out, c, (load(out, c) + a0 * z0 + a1 * z1) + (a2 * z2 + a3 * z3))
-        out[i] += total(s0)
-        out[i + 1] += total(s1)
-        out[i + 2] += total(s2)
-        out[i + 3] += total(s3)
+        store(out, i, load_four(out, i) + totals(s0, s1, s2, s3))
 
 
 @_jit
@@ -140,6 +137,7 @@ def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
     """
     size = z.shape[1]
     none = splat(np.float32(0))
+    along, across = np.empty(4, np.float32), np.empty(4, np.float32)
     for j in range(n - 2, -1, -2):
         # Two reflections per pass, with their inner product known beforehand; for the last one of
         # an odd number, the second does nothing.
@@ -155,14 +153,13 @@ def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
                 z0, z1, z2, z3 = load(r0, c), load(r1, c), load(r2, c), load(r3, c)
                 a0, a1, a2, a3 = a0 + x * z0, a1 + x * z1, a2 + x * z2, a3 + x * z3
                 b0, b1, b2, b3 = b0 + y * z0, b1 + y * z1, b2 + y * z2, b3 + y * z3
-            p0, p1 = tau1 * total(a0), tau1 * total(a1)
-            p2, p3 = tau1 * total(a2), tau1 * total(a3)
-            s0, s1 = splat(p0), splat(p1)
-            s2, s3 = splat(p2), splat(p3)
-            t0 = splat(tau2 * (total(b0) - p0 * overlap))
-            t1 = splat(tau2 * (total(b1) - p1 * overlap))
-            t2 = splat(tau2 * (total(b2) - p2 * overlap))
-            t3 = splat(tau2 * (total(b3) - p3 * overlap))
+            store(along, 0, totals(a0, a1, a2, a3))
+            store(across, 0, totals(b0, b1, b2, b3))
+            for i in range(4):
+                along[i] *= tau1
+                across[i] = tau2 * (across[i] - along[i] * overlap)
+            s0, s1, s2, s3 = splat(along[0]), splat(along[1]), splat(along[2]), splat(along[3])
+            t0, t1, t2, t3 = splat(across[0]), splat(across[1]), splat(across[2]), splat(across[3])
             for c in range(begin, size, LANES):
                 x, y = load(first, c), load(second, c)
                 store(r0, c, load(r0, c) - s0 * x - t0 * y)

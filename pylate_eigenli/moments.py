@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .simd import LANES, load, splat, store, total
+from .simd import LANES, load, splat, store, totals
 
 _jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 
@@ -72,7 +72,5 @@ def gram(x: Any, out: Any) -> None:
                 y0, y1, y2, y3 = load(b0, c), load(b1, c), load(b2, c), load(b3, c)
                 s0, s1, s2, s3 = s0 + p * y0, s1 + p * y1, s2 + p * y2, s3 + p * y3
                 t0, t1, t2, t3 = t0 + q * y0, t1 + q * y1, t2 + q * y2, t3 + q * y3
-            out[i, j], out[i, j + 1] = total(s0), total(s1)
-            out[i, j + 2], out[i, j + 3] = total(s2), total(s3)
-            out[i + 1, j], out[i + 1, j + 1] = total(t0), total(t1)
-            out[i + 1, j + 2], out[i + 1, j + 3] = total(t2), total(t3)
+            store(out[i], j, totals(s0, s1, s2, s3))
+            store(out[i + 1], j, totals(t0, t1, t2, t3))

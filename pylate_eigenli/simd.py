@@ -86,9 +86,10 @@ def _of_width(width: int) -> tuple[Any, Any]:
 
 
 # load(array, i) is array[i : i + LANES] of a contiguous one-dimensional array, splat(x) is x in all
-# lanes; the others make vectors of eight on every processor.
+# lanes; the others make vectors of eight or four on every processor.
 load, splat = _of_width(LANES)
 load_eight, splat_eight = _of_width(8)
+load_four, _ = _of_width(4)
 
 
 @_intrinsic  # type: ignore[misc]
@@ -117,6 +118,36 @@ def total(_typing: Any, value: Any) -> Any:
         return builder.call(function, [ir.Constant(scalar, -0.0), args[0]], fastmath=["reassoc"])
 
     return value.dtype(value), generate
+
+
+@_intrinsic  # type: ignore[misc]
+def totals(_typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """Return the sums of four vectors as a vector of four: cheaper than one after the other."""
+    width = a.width
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        def chosen(x: Any, y: Any, lanes: list[int]) -> Any:
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), lanes)
+            return builder.shuffle_vector(x, y, mask)
+
+        def added(x: Any, y: Any, low: list[int], high: list[int]) -> Any:
+            return builder.fadd(chosen(x, y, low), chosen(x, y, high))
+
+        groups = range(0, width, 4)
+        # Within each group of four lanes: x0 + x2, y0 + y2, x1 + x3, y1 + y3 of two vectors ...
+        even = [lane for g in groups for lane in (g, g + width, g + 1, g + 1 + width)]
+        odd = [lane + 2 for lane in even]
+        ab, cd = added(args[0], args[1], even, odd), added(args[2], args[3], even, odd)
+        # ... of both pairs the sums of four lanes, side by side ...
+        first = [lane for g in groups for lane in (g, g + 1, g + width, g + 1 + width)]
+        result = added(ab, cd, first, [lane + 2 for lane in first])
+        # ... and the groups themselves, half of them to the other half.
+        while (lanes := result.type.count) > 4:
+            half = lanes // 2
+            result = added(result, result, list(range(half)), list(range(half, lanes)))
+        return result
+
+    return Lanes(a.dtype, 4)(a, a, a, a), generate
 
 
 @_intrinsic  # type: ignore[misc]

@@ -133,19 +133,19 @@ def collect(
     >>> batch.lengths.tolist(), batch.tokens.dtype
     ([3, 1], torch.float32)
     """
-    items = list(split_items(embeddings))
 
     def name(i: int) -> str:
         return f"{names} {i}" if isinstance(names, str) else names[i]
 
+    if isinstance(embeddings, Tensor) and embeddings.ndim == 3 and mask is None:
+        whole = _collect_padded(embeddings, dim, dtype, device)
+        if whole is not None:
+            return _drop_padding(whole, name)
+    items = list(split_items(embeddings))
     if not items:
         noun = names if isinstance(names, str) else "document"
         raise ValueError(f"no {noun} was given: the list of embeddings is empty")
     keep = None if mask is None else _split_mask(mask, len(items))
-    if isinstance(embeddings, Tensor) and embeddings.ndim == 3 and keep is None:
-        whole = _collect_padded(embeddings, dim, dtype, device)
-        if whole is not None:
-            return _drop_padding(whole, name)
     rows: list[Tensor] = []
     for i, item in enumerate(items):
         matrix = _as_tensor(item, name(i))
@@ -177,7 +177,7 @@ def _collect_padded(
 ) -> TokenBatch | None:
     """Take a 3-D batch as it lies, without a copy; None if something about it is to be refused."""
     n, length, width = embeddings.shape
-    if not length or not width or width != (dim or width):
+    if not n or not length or not width or width != (dim or width):
         return None
     tokens = embeddings.detach().to(device=device, dtype=dtype).reshape(n * length, width)
     return TokenBatch(tokens, np.arange(n + 1, dtype=np.int64) * length)
