@@ -31,7 +31,7 @@ print(f"tuned to {tuning.options}: {tuning.best.score:.3f}, paper {tuning.paper.
 
 folder = tempfile.mkdtemp()
 tuned = EigenLIIndex(folder, "tuned", show_progress=False, **tuning.options)
-# The preset: soft filter, spectral idf 0.4, background 0.25; here in one vector of 1 bit.
+# The preset: ridge filter, spectral idf 0.4, background 0.75; here in one vector of 1 bit.
 plus = EigenLISVIndex(folder, "plus", preset="plus", dtype="binary", show_progress=False)
 
 query = model.encode(["errors should not be hidden"], is_query=True)

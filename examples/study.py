@@ -23,14 +23,15 @@ parser.add_argument("-k", type=int, nargs="+", default=[8, 16, 32, 64])
 arguments = parser.parse_args()
 
 FAMILIES = ["eigenli", "ward", "kmeans"]
-SETTINGS = [  # of subspaces of every size
+SETTINGS = [  # of subspaces of every size; plus is "filter=ridge:idf=0.4:background=0.75"
     "filter=soft",
+    "filter=ridge",
     "filter=energy(0.9)",
     "idf=0.25",
     "background=0.5",
     "centering=both",
-    "filter=soft:idf=0.4",
-    "filter=soft:background=0.25",
+    "filter=soft:idf=0.4:background=0.25",
+    "filter=ridge:background=0.75",
 ]
 methods = ["full", "plus", "muvera", "muvera-centered", *run.expand(FAMILIES, arguments.k)]
 methods += [f"plus-{k}" for k in arguments.k]

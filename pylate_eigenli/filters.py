@@ -10,6 +10,8 @@ costs one scalar per document (see :mod:`pylate_eigenli.subspace`).
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeAlias, runtime_checkable
@@ -102,11 +104,41 @@ class Hard:
         return np.asarray((spectra.k - kept) / np.maximum(spectra.dim - kept, 1))
 
 
-@dataclass(frozen=True)
-class Soft:
-    """A direction with the share x of the energy gets the weight x / (x + tau).
+class Saturating(ABC):
+    """A direction with the share x of the energy gets the weight x / (x + threshold).
 
-    The other directions get the weight of an equal part of the energy that is left.
+    The other directions get the weight of an equal part of the energy that is left. With all
+    directions kept, the document's matrix is M (M + t I)^-1, t being the threshold times the trace
+    of the moment M: see :mod:`pylate_eigenli.soft`.
+    """
+
+    @abstractmethod
+    def thresholds(self, documents: TokenBatch) -> Weights:
+        """Return for each document the share of its energy that gets weight 1/2. Shape: (n,)."""
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        return spectra.ranks
+
+    def weights(self, spectra: Spectra) -> Weights:
+        thresholds = self.thresholds(spectra.tokens)[:, None]
+        return np.asarray(spectra.shares / (spectra.shares + thresholds))
+
+    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
+        left = np.maximum(1 - spectra.shares.sum(1), 0)
+        # Of what a document of fewer than k directions leaves, all is rounding.
+        left = np.where(spectra.ranks < spectra.k, 0, left)
+        each = left / np.maximum(spectra.dim - kept, 1)
+        return np.asarray(each / (each + self.thresholds(spectra.tokens)))
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name} must be positive, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Soft(Saturating):
+    """Directions count by their share of the document's energy.
 
     Parameters
     ----------
@@ -117,28 +149,39 @@ class Soft:
     tau: float | None = None
 
     def __post_init__(self) -> None:
-        if self.tau is not None and not 0 < self.tau < np.inf:
-            raise ValueError(f"tau must be positive, got {self.tau!r}")
+        if self.tau is not None:
+            _check_positive("tau", self.tau)
 
     def __str__(self) -> str:
         return "soft" if self.tau is None else f"soft({self.tau!r})"
 
-    def threshold(self, dim: int) -> float:
-        """Return tau, for tokens of so many dimensions."""
-        return 1 / dim if self.tau is None else self.tau
+    def thresholds(self, documents: TokenBatch) -> Weights:
+        return np.full(len(documents), 1 / documents.dim if self.tau is None else self.tau)
 
-    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
-        return spectra.ranks
 
-    def weights(self, spectra: Spectra) -> Weights:
-        return spectra.shares / (spectra.shares + self.threshold(spectra.dim))
+@dataclass(frozen=True)
+class Ridge(Saturating):
+    """Directions count by how many tokens they hold: the energy of n tokens gets n / (n + t).
 
-    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
-        left = np.maximum(1 - spectra.shares.sum(1), 0)
-        # Of what a document of fewer than k directions leaves, all is rounding.
-        left = np.where(spectra.ranks < spectra.k, 0, left)
-        each = left / np.maximum(spectra.dim - kept, 1)
-        return np.asarray(each / (each + self.threshold(spectra.dim)))
+    Shares of short documents are large, however little they say: of 25 tokens, each has its 1/25.
+    Counting in tokens is fair to them, and needs no constant that depends on d.
+
+    Parameters
+    ----------
+    tokens
+        The number t of tokens whose energy gets weight 1/2.
+    """
+
+    tokens: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive("the number of tokens", self.tokens)
+
+    def __str__(self) -> str:
+        return "ridge" if self.tokens == 1 else f"ridge({self.tokens!r})"
+
+    def thresholds(self, documents: TokenBatch) -> Weights:
+        return np.asarray(self.tokens / documents.lengths)
 
 
 @dataclass(frozen=True)
@@ -166,7 +209,7 @@ class Energy(Hard):
 
 
 def as_filter(choice: str | SpectralFilter) -> SpectralFilter:
-    """Return the filter of a name: ``hard``, ``soft``, ``soft(0.01)`` or ``energy(0.9)``.
+    """Return the filter of a name: ``hard``, ``soft``, ``soft(0.01)``, ``ridge`` or ``energy(0.9)``.
 
     Examples
     --------
@@ -179,17 +222,23 @@ def as_filter(choice: str | SpectralFilter) -> SpectralFilter:
         if isinstance(choice, SpectralFilter):
             return choice
         raise TypeError(f"filter must be a name or a spectral filter, not {choice!r}")
-    match = re.fullmatch(r"(hard|soft|energy)(?:\(([-+.\w]+)\))?", choice)
+    match = re.fullmatch(rf"({'|'.join(_FILTERS)})(?:\(([-+.\w]+)\))?", choice)
     try:
         number = float(match[2]) if match and match[2] else None
     except ValueError:
         match = None
     if match is None or (match[1] == "hard" and match[2]):
         raise ValueError(
-            f"filter must be hard, soft, soft(<tau>) or energy(<share>), got {choice!r}"
+            "filter must be hard, soft, soft(<tau>), ridge, ridge(<tokens>) or energy(<share>), "
+            f"got {choice!r}"
         )
-    if match[1] == "hard":
-        return Hard()
-    if match[1] == "soft":
-        return Soft(number)
-    return Energy() if number is None else Energy(number)
+    make = _FILTERS[match[1]]
+    return make() if number is None else make(number)
+
+
+_FILTERS: dict[str, Callable[..., SpectralFilter]] = {
+    "hard": Hard,
+    "soft": Soft,
+    "ridge": Ridge,
+    "energy": Energy,
+}

@@ -26,7 +26,7 @@ Centering = Literal["none", "both", "documents"]
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "paper": {"filter": "hard", "idf": 0.0, "background": 0.0},
-        "plus": {"filter": "soft", "idf": 0.4, "background": 0.25},
+        "plus": {"filter": "ridge", "idf": 0.4, "background": 0.75},
     }
 )
 

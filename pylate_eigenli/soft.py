@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit
+from numpy.typing import NDArray
 from torch import Tensor
 
 from .moments import BLOCK, second_moment
@@ -23,9 +24,9 @@ from .tokens import TokenBatch
 from .vectors import pack, packed_dim
 
 _jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+_jit_sums = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 _DOCUMENTS_PER_TASK = 16
 _PIVOTS = 4
-_LEAST_TAU = 1e-3  # the condition is at most 1 / tau, and errors of float32 grow with its square
 
 
 @_jit
@@ -88,9 +89,21 @@ def _negative_inverse(a: Any) -> None:
                 a[p + q, p + c] = -inverse[q, c]
 
 
+@_jit_sums
+def _square(row: Any) -> Any:
+    total = np.float32(0)
+    for c in range(row.shape[0]):
+        total += row[c] * row[c]
+    return total
+
+
 @_jit
-def _soft(tokens: Any, offsets: Any, tau: Any, out: Any) -> None:
-    """Write the packed soft projector of each document to a row of out."""
+def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
+    """Write the packed soft projector of each document to a row of out.
+
+    Where float32 does not suffice for that, ``precise`` receives False. Errors grow with the
+    square of the condition, which is large if the energy is in few directions and tau is small.
+    """
     d = tokens.shape[1]
     size = -(-d // BLOCK) * BLOCK
     matrix = np.empty((size, size), np.float32)
@@ -108,7 +121,14 @@ def _soft(tokens: Any, offsets: Any, tau: Any, out: Any) -> None:
         if trace <= 0:
             packed[:] = 0
             continue
-        t = np.float32(tau * trace)
+        squares = 0.0
+        for i in range(d):
+            row = matrix[i, i:d]
+            squares += 2 * _square(row) - row[0] * row[0]
+        precise[document] = squares <= 2 * d * taus[document] * trace * trace
+        if not precise[document]:
+            continue
+        t = np.float32(taus[document] * trace)
         for i in range(size):
             matrix[i, i] += t
         _negative_inverse(matrix)
@@ -122,15 +142,15 @@ def _soft(tokens: Any, offsets: Any, tau: Any, out: Any) -> None:
             start += d - 1 - i
 
 
-def soft_vectors(batch: TokenBatch, tau: float) -> Tensor:
+def soft_vectors(batch: TokenBatch, taus: NDArray[np.float64]) -> Tensor:
     """Return the kernel vectors of documents under the soft filter, all directions kept.
 
     Parameters
     ----------
     batch
         Documents.
-    tau
-        The share of the energy that gets weight 1/2.
+    taus
+        For each document the share of its energy that gets weight 1/2. Shape: (documents,).
 
     Returns
     -------
@@ -140,28 +160,27 @@ def soft_vectors(batch: TokenBatch, tau: float) -> Tensor:
     Examples
     --------
     >>> from pylate_eigenli.tokens import collect
-    >>> soft_vectors(collect([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]]), tau=1 / 3).round(decimals=3)
-    tensor([[0.6670, 0.5000, 0.0000]])
+    >>> soft_vectors(collect([[[1.0, 0.0], [0.6, 0.8]]]), np.array([0.5])).round(decimals=3)
+    tensor([[0.5490, 0.3520, 0.1860]])
     """
-    if tau < max(_LEAST_TAU, 0.5 / batch.dim):
-        return _soft_in_float64(batch, tau)
     tokens = batch.tokens.float().cpu().contiguous().numpy()
     out = np.empty((len(batch), packed_dim(batch.dim)), np.float32)
+    precise = np.ones(len(batch), np.bool_)
 
     def task(begin: int, end: int) -> None:
-        _soft(tokens, batch.offsets[begin : end + 1], tau, out[begin:end])
+        part, owned = slice(begin, end), batch.offsets[begin : end + 1]
+        _soft(tokens, owned, taus[part], out[part], precise[part])
 
     for_ranges(task, len(out), _DOCUMENTS_PER_TASK)
+    for i in np.flatnonzero(~precise):
+        x = torch.from_numpy(tokens[batch.offsets[i] : batch.offsets[i + 1]]).double()
+        out[i] = pack(_soft_projector(x, taus[i])[None])[0].numpy()
     return torch.from_numpy(out)
 
 
-def _soft_in_float64(batch: TokenBatch, tau: float) -> Tensor:
-    identity = torch.eye(batch.dim, dtype=torch.float64)
-    vectors = []
-    for tokens in batch:
-        x = tokens.cpu().double()
-        moment = x.mT @ x
-        t = tau * moment.trace()
-        projector = identity - t * torch.linalg.inv(moment + t * identity) if t > 0 else moment
-        vectors.append(pack(projector[None]).float())
-    return torch.cat(vectors)
+def _soft_projector(x: Tensor, tau: float) -> Tensor:
+    """Return M (M + t I)^-1 of tokens in float64."""
+    moment = x.mT @ x
+    t = tau * moment.trace()
+    identity = torch.eye(x.shape[1], dtype=x.dtype)
+    return identity - t * torch.linalg.inv(moment + t * identity) if t > 0 else moment

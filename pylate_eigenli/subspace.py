@@ -103,8 +103,8 @@ def compress(
         What a document of rank r < k gets for the directions it lacks: ``"fill"`` credits their
         expected share of a query, ``"truncate"`` nothing.
     filter
-        How much the directions count: ``"hard"``, ``"soft"``, ``"soft(<tau>)"``,
-        ``"energy(<share>)"``, or a filter of :mod:`pylate_eigenli.filters`.
+        How much the directions count: ``"hard"``, ``"soft"``, ``"soft(<tau>)"``, ``"ridge"``,
+        ``"ridge(<tokens>)"``, ``"energy(<share>)"``, or a filter of :mod:`pylate_eigenli.filters`.
     mask
         Tokens to keep. Shape: (documents, tokens), only for padded embeddings.
     dtype

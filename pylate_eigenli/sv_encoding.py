@@ -13,7 +13,7 @@ from torch import Tensor
 
 from . import backends, codec, servers, vector_column
 from .background import Queries
-from .filters import Soft, as_filter
+from .filters import Saturating, as_filter
 from .projection import SVProjection, TokenProjection
 from .settings import SpectralSettings, check_choice
 from .soft import soft_vectors
@@ -139,12 +139,12 @@ class Projections(NamedTuple):
     ) -> Tensor:
         """Return the kernel vectors of documents, neither centred nor projected. Shape: (n, D).
 
-        Unless their subspaces are given (and then stand for them), the soft filter needs none.
+        Unless their subspaces are given (and then stand for them), soft filters need none.
         """
         tokens = self.project(tokens)
         chosen = as_filter(settings.filter)
-        if subspaces is None and isinstance(chosen, Soft):
-            return soft_vectors(settings.centred(tokens), chosen.threshold(tokens.dim))
+        if subspaces is None and isinstance(chosen, Saturating):
+            return soft_vectors(settings.centred(tokens), chosen.thresholds(tokens))
         subspaces = subspaces or settings.subspaces(tokens)
         floors = subspaces.floors.float().cpu().numpy()
         return pack_subspaces(subspaces.rows.float().cpu(), subspaces.offsets, floors)

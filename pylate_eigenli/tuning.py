@@ -90,9 +90,9 @@ def tune(
     qrels: Sequence[Mapping[Any, int]] | None = None,
     *,
     ks: Iterable[int] = (16, 32, 64),
-    filters: Iterable[str] | None = None,
+    filters: Iterable[str] = ("hard", "soft", "ridge"),
     idfs: Iterable[float] = (0.0, 0.2, 0.4),
-    backgrounds: Iterable[float] = (0.0, 0.25, 0.5),
+    backgrounds: Iterable[float] = (0.0, 0.25, 0.5, 0.75),
     seed: int = 0,
     show_progress: bool = True,
 ) -> Tuning:
@@ -113,8 +113,7 @@ def tune(
         For each query the gains of its relevant documents by id. Without them the ten documents
         that MaxSim finds best are relevant.
     ks, filters, idfs, backgrounds
-        What to try. By default the filters are ``hard`` and ``soft`` with tau at 1/2, 1 and 2
-        times 1 / d.
+        What to try. By default the filters are ``hard``, ``soft`` and ``ridge``.
     seed
         Seeds the division of the queries.
     show_progress
@@ -139,17 +138,15 @@ def tune(
         qrels = _best_by_maxsim(documents_ids, documents, queries)
     elif len(qrels) != len(queries):
         raise ValueError(f"{len(qrels)} qrels for {len(queries)} queries")
-    d = documents.dim
-    tried = list(filters) if filters else ["hard", f"soft({0.5 / d})", "soft", f"soft({2 / d})"]
-    ks, options = list(ks), list(product(idfs, backgrounds))
+    ks, filters, options = list(ks), list(filters), list(product(idfs, backgrounds))
     trials: list[Trial] = []
     with tqdm(
-        total=len(ks) * len(tried) * len(options), desc="Tuning", disable=not show_progress
+        total=len(ks) * len(filters) * len(options), desc="Tuning", disable=not show_progress
     ) as progress:
-        for k, filter in product(ks, tried):
+        for k, filter in product(ks, filters):
             shape = SpectralSettings(k=k, filter=filter)
             subspaces = shape.subspaces(documents)
-            nbytes = _BYTES_PER_NUMBER * d * float(subspaces.ranks.mean())
+            nbytes = _BYTES_PER_NUMBER * documents.dim * float(subspaces.ranks.mean())
             for idf, background in options:
                 settings = replace(shape, idf=idf, background=background)
                 method = EigenLI("tried", settings)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, compress, rerank
-from pylate_eigenli.filters import Energy, Hard, Soft, as_filter
+from pylate_eigenli.filters import Energy, Hard, Ridge, Soft, as_filter
 from pylate_eigenli.soft import soft_vectors
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors import pack_subspaces, unpack
@@ -28,7 +28,9 @@ def moment(tokens):
 
 
 class TestNames:
-    @pytest.mark.parametrize("name", ["hard", "soft", "soft(0.01)", "energy(0.75)"])
+    @pytest.mark.parametrize(
+        "name", ["hard", "soft", "soft(0.01)", "ridge", "ridge(0.5)", "energy(0.75)"]
+    )
     def test_are_read_as_they_are_written(self, name):
         assert str(as_filter(name)) == name
 
@@ -37,7 +39,9 @@ class TestNames:
         with pytest.raises(ValueError, match="filter must be hard, soft"):
             as_filter(name)
 
-    @pytest.mark.parametrize("name", ["soft(0)", "soft(-1)", "soft(inf)", "energy(0)", "energy(2)"])
+    @pytest.mark.parametrize(
+        "name", ["soft(0)", "soft(-1)", "soft(inf)", "ridge(0)", "energy(0)", "energy(2)"]
+    )
     def test_with_numbers_that_make_no_sense_are_refused(self, name):
         with pytest.raises(ValueError, match="must be"):
             as_filter(name)
@@ -91,6 +95,26 @@ class TestSoft:
         )
 
 
+class TestRidge:
+    @settings(max_examples=40, deadline=None)
+    @given(st.integers(1, 30), st.sampled_from([0.5, 1.0, 3.0]), st.integers(0, 99))
+    def test_of_unit_tokens_regularises_the_moment_by_so_many_of_them(self, tokens, t, seed):
+        document = unit_rows(np.random.default_rng(seed), tokens, D)
+        m = tokens * moment(document)
+        expected = m @ torch.linalg.inv(m + t * torch.eye(D))
+        got = matrices(compress([document], D, filter=Ridge(t)))[0]
+        torch.testing.assert_close(got, expected, atol=2e-5, rtol=0)
+
+    def test_does_not_depend_on_the_length_of_tokens(self):
+        document = unit_rows(np.random.default_rng(0), 20, D)
+        one, other = (matrices(compress([x], 4, filter="ridge")) for x in (document, 7 * document))
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+    def test_gives_a_token_on_its_own_half(self):
+        weights = compress([np.eye(D, dtype=np.float32)[:5]], 5, filter="ridge").weights
+        torch.testing.assert_close(weights, torch.full((5,), 0.5))
+
+
 class TestEnergy:
     @settings(max_examples=40, deadline=None)
     @given(st.integers(1, 30), st.floats(0.05, 1.0), st.integers(0, 99))
@@ -107,7 +131,7 @@ class TestEnergy:
         assert torch.equal(ours.rows, hard.rows)
 
 
-@pytest.mark.parametrize("filter", ["hard", "soft", "energy(0.6)"])
+@pytest.mark.parametrize("filter", ["hard", "soft", "ridge", "energy(0.6)"])
 class TestEveryFilter:
     """One query, all ways to score it."""
 
@@ -172,7 +196,7 @@ class TestEveryFilter:
 class TestPresets:
     def test_fill_in_what_is_not_given(self, tmp_path):
         plus = EigenLIIndex(str(tmp_path), "plus", preset="plus", idf=0.1).settings
-        assert (plus.filter, plus.idf, plus.background) == ("soft", 0.1, 0.25)
+        assert (plus.filter, plus.idf, plus.background) == ("ridge", 0.1, 0.75)
         paper = EigenLISVIndex(str(tmp_path), "paper", preset="paper").settings
         assert paper == EigenLISVIndex(str(tmp_path), "default").settings
 
@@ -200,12 +224,13 @@ class TestSoftVectors:
         np.testing.assert_allclose([got[i] for i in range(4)], expected, rtol=1e-4)
 
     @pytest.mark.parametrize("tau", [1e-7, 1e-4, 1e-3, 0.5 / D, 1 / D, 1.0, 100.0])
-    def test_is_the_filter_of_the_moment_whatever_tau(self, tau):
+    def test_is_the_filter_of_the_moment_whatever_tau_and_spectrum(self, tau):
         rng = np.random.default_rng(6)
         documents = [unit_rows(rng, n, D) for n in (1, 2, 5, D - 1, D, D + 1, 200)]
-        got = unpack(soft_vectors(collect(documents), tau)).double()
+        documents += [np.repeat(unit_rows(rng, 1, D), 1000, 0), unit_rows(rng, 99, D) + 5]
+        got = unpack(soft_vectors(collect(documents), np.full(len(documents), tau))).double()
         for matrix, document in zip(got, documents, strict=True):
             values, w = spectrum(document)
             shares = np.maximum(values, 0) / values.sum()
             expected = (w.T * (shares / (shares + tau))) @ w
-            np.testing.assert_allclose(matrix, expected, atol=1e-5)
+            np.testing.assert_allclose(matrix, expected, atol=2e-5)
