@@ -17,9 +17,9 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .moments import BLOCK, second_moment
+from .kernels.moments import BLOCK, second_moment
+from .kernels.simd import LANES, load, splat, store
 from .parallel import for_ranges
-from .simd import LANES, load, splat, store
 from .tokens import TokenBatch
 from .vectors import pack, packed_dim
 

@@ -28,8 +28,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .eigensolver import orient, solve
 from .filters import Hard, Spectra, SpectralFilter, as_filter
+from .kernels.eigensolver import orient, solve
 from .parallel import for_ranges
 from .tokens import TokenBatch, collect
 

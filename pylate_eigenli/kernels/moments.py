@@ -1,7 +1,7 @@
 """Second moments of token matrices, compiled for one core.
 
 All matrices here are float32 and padded with zeros to whole numbers of
-:data:`~pylate_eigenli.simd.LANES`. Of a symmetric result only the square blocks on and above the
+:data:`~pylate_eigenli.kernels.simd.LANES`. Of a symmetric result only the square blocks on and above the
 diagonal are sure to be written.
 """
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pylate_eigenli.simd import LANES
-from pylate_eigenli.tridiagonal import eigenvectors, largest_eigenvalues
+from pylate_eigenli.kernels.simd import LANES
+from pylate_eigenli.kernels.tridiagonal import eigenvectors, largest_eigenvalues
 
 
 def dense(diagonal, off):

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pylate_eigenli.moments import BLOCK, TOKENS_PER_SUM, gram, second_moment
-from pylate_eigenli.simd import LANES
+from pylate_eigenli.kernels.moments import BLOCK, TOKENS_PER_SUM, gram, second_moment
+from pylate_eigenli.kernels.simd import LANES
 
 
 def upper_blocks(matrix, block):

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from numba import njit
 
-from pylate_eigenli.simd import LANES, load, load_eight, select_less, splat, store, total, totals
+from pylate_eigenli.kernels.simd import (
+    LANES,
+    load,
+    load_eight,
+    select_less,
+    splat,
+    store,
+    total,
+    totals,
+)
 
 
 @njit

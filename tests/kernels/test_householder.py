@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pylate_eigenli.householder import reflect_back, tridiagonalise
-from pylate_eigenli.simd import LANES
+from pylate_eigenli.kernels.householder import reflect_back, tridiagonalise
+from pylate_eigenli.kernels.simd import LANES
 
 
 def reduced(matrix):

@@ -5,13 +5,13 @@ first k, and spends most of the time of such small matrices between its building
 This solver does just what is needed, in one compiled loop without the interpreter lock:
 
 1. the moment X'X, or the smaller Gram matrix XX' for a document with fewer tokens than dimensions
-   (:mod:`~pylate_eigenli.moments`);
-2. its reduction to tridiagonal form (:mod:`~pylate_eigenli.householder`);
-3. the k largest eigenpairs of that (:mod:`~pylate_eigenli.tridiagonal`);
+   (:mod:`~pylate_eigenli.kernels.moments`);
+2. its reduction to tridiagonal form (:mod:`~pylate_eigenli.kernels.householder`);
+3. the k largest eigenpairs of that (:mod:`~pylate_eigenli.kernels.tridiagonal`);
 4. their vectors brought back, and out of the space of tokens if that is where they are.
 
 Eigenvectors of (nearly) equal eigenvalues may come out not orthogonal. That is checked for every
-document, and the few that fail are left to LAPACK by the caller (:mod:`~pylate_eigenli.subspace`).
+document, and the few that fail are left to LAPACK by the caller (:mod:`pylate_eigenli.subspace`).
 """
 
 from __future__ import annotations

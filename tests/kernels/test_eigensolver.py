@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import documents, orthogonal
 
-from pylate_eigenli.eigensolver import orient, solve
+from pylate_eigenli.kernels.eigensolver import orient, solve
 
 EPS = float(np.finfo(np.float32).eps)
 UNTOUCHED = 7.0
