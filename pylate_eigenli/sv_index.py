@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pylate.rank import RerankResult
 
 from . import backends, servers, vector_column
+from .accelerator import Accelerator
 from .background import Queries
 from .document_index import Allowed, DocumentIndex
 from .filters import SpectralFilter
@@ -27,14 +28,6 @@ from .subspace import ShortDocuments
 from .sv_encoding import KeepTokens, Projections, SVSettings
 from .tokens import TokenBatch
 from .vector_column import VectorDtype
-
-# Documents not yet known to the ANN structure are scanned; so many of them are worth its growth.
-_PENDING_DOCUMENTS = 1000
-_PENDING_SHARE = 0.1
-_MAX_DEAD_SHARE = 0.3
-_VECTORS_AT_ONCE = 1024
-# Arrays of the collection: the ANN structure, and the labels of the documents in it.
-_ANN, _ANN_LABELS = "ann", "ann.labels"
 
 
 class EigenLISVIndex(DocumentIndex[SVSettings]):
@@ -165,8 +158,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         self.n_candidates = n_candidates
         self.tokens_of = tokens_of
         self._given = Projections(token_projection, projection)
+        self._accelerator = Accelerator()
         # What was loaded last, and of which arrays of a collection.
-        self._accelerator: tuple[Hashable, backends.Backend] | None = None
         self._loaded: tuple[Hashable, Projections] | None = None
         check_rerank(rerank, self.settings, tokens_of)
         self._open_backend(override, uri, token)
@@ -271,13 +264,20 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         projections = self._projections(snapshot)
         vectors, constants = projections.query_vectors(queries)
         wanted = k if rerank == "none" else max(k, n_candidates)
-        scanned_from, found = self._accelerated(snapshot, vectors, max(wanted, n_candidates))
+        # A subset is scanned in any case.
+        free = [i for i in range(len(queries)) if allowed is None or allowed[i] is None]
+        scanned_from, candidates = self._accelerator.candidates(
+            snapshot, self._settings_of(snapshot)[0], vectors[free], max(wanted, n_candidates)
+        )
+        found = dict(zip(free, candidates, strict=True))
         at_once = int(np.clip((64 << 20) // (4 * max(int(snapshot.starts[-1]), 1)), 1, 128))
         tokens = list(queries.plain if rerank == "maxsim" else queries.tokens)
         for begin in range(0, len(queries), at_once):
             chunk = range(begin, min(begin + at_once, len(queries)))
-            free = [i for i in chunk if allowed is None or allowed[i] is None]
-            scans = dict(zip(free, self._scan(snapshot, scanned_from, vectors[free]), strict=True))
+            scanned = [i for i in chunk if i in found]
+            scans = dict(
+                zip(scanned, self._scan(snapshot, scanned_from, vectors[scanned]), strict=True)
+            )
             for i in chunk:
                 if i in scans:
                     rows = np.flatnonzero(scans[i] > -np.inf) + scanned_from
@@ -338,101 +338,18 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
     # --- the ANN structure --------------------------------------------------------------------
 
-    def _accelerated(
-        self, snapshot: Snapshot, vectors: torch.Tensor, n: int
-    ) -> tuple[int, list[NDArray[np.int64]]]:
-        """Return the global row from which on documents must be scanned, and candidates before it."""
-        backend = self._backend(snapshot)
-        if backend is None:
-            return 0, [np.empty(0, np.int64)] * len(vectors)
-        labels = np.concatenate([segment.column("label") for segment in snapshot.segments])
-        alive = np.concatenate([segment.alive for segment in snapshot.segments])
-        covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
-        # What has died since the structure was made may be among its answers: ask for more.
-        dead = len(backend) - int(alive[:covered].sum())
-        found, _ = backend.search(vectors.numpy(), n + min(dead, len(backend)))
-        candidates = []
-        for row_labels in found:
-            rows = np.searchsorted(labels, row_labels[row_labels >= 0])
-            rows = np.minimum(rows, len(labels) - 1)
-            valid = (labels[rows] == row_labels[row_labels >= 0]) & alive[rows]
-            candidates.append(rows[valid][:n].astype(np.int64))
-        return covered, candidates
-
-    def _backend(self, snapshot: Snapshot) -> backends.Backend | None:
-        """Return the ANN structure of a state, loaded once, or None if it has none."""
-        blob = snapshot.collection.get(_ANN)
-        if blob is None:
-            return None
-        key = snapshot.manifest.collection
-        if self._accelerator is None or self._accelerator[0] != key:
-            settings = self._settings_of(snapshot)[0]
-            loaded = backends.load(settings.backend, blob, settings.backend_options)
-            self._accelerator = (key, loaded)
-        return self._accelerator[1]
-
     def _changed(self) -> None:
         """Let the ANN structure grow once enough documents are waiting."""
-        settings = self.settings
-        snapshot = self._snapshot
-        if settings.backend == "exact" or not len(snapshot):
-            return
-        covered = snapshot.meta.get("covered", 0)
-        waiting = snapshot.meta["next_label"] - covered
-        if waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot)):
+        if self._accelerator.is_due(self._snapshot, self.settings):
             self.build()
 
     def build(self) -> EigenLISVIndex:
         """Bring the ANN structure up to date with all documents, made anew if many were removed."""
         settings, dim = self.settings, self.dim
-        if settings.backend == "exact" or dim is None:
-            return self
-        with self._open_store.transaction() as transaction:
-            snapshot = transaction.base
-            size = len(snapshot)
-            backend = self._backend(snapshot)
-            covered = 0
-            if backend is not None:
-                present = snapshot.collection[_ANN_LABELS]
-                gone = np.setdiff1d(present, _living_labels(snapshot))
-                if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
-                    backend = None
-                else:
-                    covered = snapshot.meta["covered"]
-                    backend.remove(gone)
-            if backend is None:
-                width = settings.width(dim)
-                backend = backends.make(settings.backend, width, size, settings.backend_options)
-                if backend.sample_size:
-                    backend.train(self._sample(snapshot, backend.sample_size))
-            for labels, vectors in self._vectors(snapshot, covered):
-                backend.add(labels, vectors.numpy())
-            transaction.set_collection(_ANN, backend.to_bytes())
-            transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
-            transaction.meta["covered"] = snapshot.meta["next_label"]
-            # What was loaded has been changed in place: it is no longer that of any state.
-            self._accelerator = None
+        if settings.backend != "exact" and dim is not None:
+            with self._open_store.transaction() as transaction:
+                self._accelerator.build(transaction, settings, settings.width(dim))
         return self
-
-    def _vectors(
-        self, snapshot: Snapshot, from_label: int
-    ) -> Iterable[tuple[NDArray[np.int64], torch.Tensor]]:
-        """Yield labels and vectors of the living documents from a label on, in batches."""
-        settings, dim = self._settings_of(snapshot)
-        assert dim is not None
-        width = settings.width(dim)
-        for segment in snapshot.segments:
-            labels = segment.column("label")
-            rows = np.flatnonzero(segment.alive & (labels >= from_label))
-            for begin in range(0, len(rows), _VECTORS_AT_ONCE):
-                part = rows[begin : begin + _VECTORS_AT_ONCE]
-                yield labels[part], vector_column.read(segment, part, settings.dtype, width)
-
-    def _sample(self, snapshot: Snapshot, n: int) -> NDArray[np.float32]:
-        """Return vectors of at most n living documents, evenly spread."""
-        step = max(1, -(-len(snapshot) // n))
-        parts = [vectors[::step] for _, vectors in self._vectors(snapshot, 0)]
-        return np.asarray(torch.cat(parts).numpy())
 
     def recall_against_exact(self, queries_embeddings: Any, k: int = 10) -> float:
         """Return the share of the k best documents by a full scan that a search finds, on average."""
@@ -466,10 +383,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             raise ValueError("the index keeps neither tokens nor bases")
         column = "token" if settings.keep_tokens != "none" else "basis"
         return self._rows_by_id(column, documents_ids)
-
-
-def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:
-    return np.concatenate([s.column("label")[s.alive] for s in snapshot.segments])
 
 
 def _best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Hits:

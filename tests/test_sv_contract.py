@@ -10,7 +10,7 @@ import torch
 from pylate import retrieve
 from pylate.scores import colbert_scores
 
-from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError, sv_index
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError, accelerator
 from pylate_eigenli.benchmarks import synthetic
 
 D, K, N = 24, 6, 120
@@ -44,8 +44,8 @@ def exact(documents, queries, tmp_path_factory):
 def make(request, tmp_path, monkeypatch):
     """Make the index of this test, or open it again."""
     # Small collections would be scanned: let the ANN structures grow from the first document on.
-    monkeypatch.setattr(sv_index, "_PENDING_DOCUMENTS", 1)
-    monkeypatch.setattr(sv_index, "_PENDING_SHARE", 0.0)
+    monkeypatch.setattr(accelerator, "_PENDING_DOCUMENTS", 1)
+    monkeypatch.setattr(accelerator, "_PENDING_SHARE", 0.0)
     backend = request.param.split()[0]
     if backend in LIBRARIES:
         pytest.importorskip(LIBRARIES[backend])
