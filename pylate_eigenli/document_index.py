@@ -143,7 +143,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
             if getattr(settings, name) != value:
                 raise ValueError(
                     f"{where} was made with {name}={getattr(settings, name)!r}, not {value!r}; "
-                    f"leave {name} out to use it as it is, or pass override=True to start again"
+                    f"leave {name} out to use it as it is, or override the index to start again"
                 )
         return settings, dim
 

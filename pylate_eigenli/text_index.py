@@ -125,9 +125,13 @@ class TextIndex:
     def __init__(self, path: str | Path, *, model: str | None = None, **settings: Any) -> None:
         self.path = Path(path)
         self.texts = TextStore(path)
-        made_with = None if settings.get("override") else self.texts.model
+        # A first attempt that failed may have left the name of its model, but no index.
+        is_made = holds_index(path) and not settings.get("override")
+        made_with = self.texts.model if is_made else None
         if model is not None and Path(model).is_dir():
             model = str(Path(model).resolve())
+        if _is_gone(model):
+            raise FileNotFoundError(f"there is no model in {model}")
         if model is not None and made_with not in (None, model) and not _is_gone(made_with):
             raise ValueError(f"{path} was made with the model {made_with}, not {model}")
         self.index = open_index(path, **settings)
@@ -177,6 +181,10 @@ class TextIndex:
             "model": self.model,
             "generation": index.generation,
         }
+
+    def warm_up(self) -> None:
+        """Load the model and what searches are compiled to, so that the first one does not wait."""
+        self.search(["warm-up"], 1, explain=True)
 
     def close(self) -> None:
         """Let go of the files and of the memory used for searching."""

@@ -15,6 +15,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from .errors import IndexFormatError
 from .storage import DocumentId
 
 FILE_NAME = "texts.sqlite"
@@ -127,15 +128,20 @@ class TextStore:
         try:
             with self._connected() as connection:
                 lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-        except sqlite3.DatabaseError as error:
-            lines = [str(error)]
-        return [f"{self.path}: {line}" for line in lines if line != "ok"]
+        except (IndexFormatError, sqlite3.OperationalError) as error:
+            return [str(error)]
+        return [f"{self.path} is damaged: {line}" for line in lines if line != "ok"]
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
         # A connection per use: SQLite's belong to the thread that made them.
         with closing(sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT)) as connection:
-            yield connection
+            try:
+                yield connection
+            except sqlite3.OperationalError:
+                raise  # busy, read-only or full: nothing is wrong with the file
+            except sqlite3.DatabaseError as error:
+                raise IndexFormatError(f"{self.path} is damaged: {error}") from error
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:

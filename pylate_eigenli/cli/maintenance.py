@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, existing
+from .options import IndexPath, Json, counted, existing
 
 if TYPE_CHECKING:
     from ..document_index import DocumentIndex
@@ -65,19 +64,16 @@ def remove(
         if as_json:
             typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
         else:
-            typer.echo(f"Removed {len(ids):,} documents; {index} now holds {left:,}.")
+            typer.echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
 
 
 def _meant(index: DocumentIndex[Any], names: Iterable[str]) -> Iterator[DocumentId]:
     """Yield the ids that names on a command line stand for."""
+    from ..sources import passages_from
+
     for name in names:
-        first = f"{name}#1"
-        if name not in index and first in index:
-            passages = (f"{name}#{number}" for number in count(1))
-            for passage in passages:
-                if passage not in index:
-                    break
-                yield passage
+        if name not in index and (passages := passages_from(name, 1, index)):
+            yield from passages
         elif name not in index and name.lstrip("-").isdecimal():
             yield int(name)
         else:

@@ -168,9 +168,14 @@ def _report_errors(app: FastAPI) -> None:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         return JSONResponse({"detail": lines[0]}, status)
 
-    async def invalid(_: Request, error: Exception) -> JSONResponse:
+    async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return JSONResponse({"detail": f"the body is not JSON: {first['ctx']['error']}"}, 422)
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            # What curl -d sends. To read it all the same would let any web page write here.
+            return JSONResponse({"detail": "send JSON with Content-Type: application/json"}, 422)
         # Not the input itself, which may be huge or, as NaN, not even be JSON.
         where = ".".join(str(part) for part in first["loc"])
         return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)

@@ -78,7 +78,22 @@ def test_a_bad_search_is_refused_in_one_line(client, body, status, culprit) -> N
 
 def test_bad_values_that_json_can_spell_are_refused(client) -> None:
     for text in ('{"queries": ["\\ud800"]}', '{"queries_embeddings": [[[NaN]]]}', '{"k": 1e999}'):
-        assert client.post("/search", content=text).status_code in (400, 422)
+        response = client.post(
+            "/search", content=text, headers={"Content-Type": "application/json"}
+        )
+        assert response.status_code in (400, 422)
+        assert "Content-Type" not in response.text
+
+
+def test_a_body_that_is_not_sent_as_json_is_told_how(client) -> None:
+    plain = client.post("/search", content='{"queries": ["red"]}')
+    assert (plain.status_code, plain.json()["detail"]) == (
+        422,
+        "send JSON with Content-Type: application/json",
+    )
+    broken = client.post("/search", content="{", headers={"Content-Type": "application/json"})
+    assert broken.status_code == 422
+    assert broken.json()["detail"].startswith("the body is not JSON: ")
 
 
 def test_a_change_that_cannot_be_made_whole_is_not_made(client) -> None:
