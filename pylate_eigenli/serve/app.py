@@ -19,7 +19,8 @@ from .._version import __version__
 from ..errors import IndexLockedError, UnknownDocumentError
 from .batching import Batcher, OverloadedError
 from .limits import BodyLimit
-from .page import page
+from .page import confined, page
+from .reference import reference
 from .schemas import (
     AddRequest,
     ChangeResponse,
@@ -94,6 +95,8 @@ def create_app(
         version=__version__,
         description="Late-interaction search with one small subspace, or one vector, per document.",
         lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
     )
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
@@ -110,6 +113,10 @@ def create_app(
     @app.get("/", include_in_schema=False)
     async def root() -> HTMLResponse:
         return html
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return confined(reference(app.openapi()))
 
     @app.get("/health")
     async def health() -> Health:
