@@ -215,9 +215,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
     def _projections(self, snapshot: Snapshot) -> Projections:
         """Return the projections of a state, loaded once."""
         key = snapshot.manifest.collection
-        if self._loaded is None or self._loaded[0] != key:
-            self._loaded = (key, Projections.load(snapshot.collection))
-        return self._loaded[1]
+        known = self._loaded  # looked at once: another thread may be at another state
+        if known is None or known[0] != key:
+            known = self._loaded = (key, Projections.load(snapshot.collection))
+        return known[1]
 
     def _comparable(self, snapshot: Snapshot, queries: TokenBatch) -> TokenBatch:
         return super()._comparable(snapshot, self._projections(snapshot).project(queries))
@@ -361,15 +362,21 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
     def _backend(self, snapshot: Snapshot) -> backends.Backend | None:
         """Return the ANN structure of a state, loaded once, or None if it has none."""
+        key = snapshot.manifest.collection
+        known = self._accelerator
+        if known is None or known[0] != key:
+            loaded = self._load_backend(snapshot)
+            if loaded is None:
+                return None
+            known = self._accelerator = (key, loaded)
+        return known[1]
+
+    def _load_backend(self, snapshot: Snapshot) -> backends.Backend | None:
         blob = snapshot.collection.get(_ANN)
+        settings = self._settings_of(snapshot)[0]
         if blob is None:
             return None
-        key = snapshot.manifest.collection
-        if self._accelerator is None or self._accelerator[0] != key:
-            settings = self._settings_of(snapshot)[0]
-            loaded = backends.load(settings.backend, blob, settings.backend_options)
-            self._accelerator = (key, loaded)
-        return self._accelerator[1]
+        return backends.load(settings.backend, blob, settings.backend_options)
 
     def _changed(self) -> None:
         """Let the ANN structure grow once enough documents are waiting."""
@@ -390,7 +397,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         with self._open_store.transaction() as transaction:
             snapshot = transaction.base
             size = len(snapshot)
-            backend = self._backend(snapshot)
+            # One of its own, because it is changed in place while others may be searching.
+            backend = self._load_backend(snapshot)
             covered = 0
             if backend is not None:
                 present = snapshot.collection[_ANN_LABELS]
@@ -410,8 +418,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             transaction.set_collection(_ANN, backend.to_bytes())
             transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
             transaction.meta["covered"] = snapshot.meta["next_label"]
-            # What was loaded has been changed in place: it is no longer that of any state.
-            self._accelerator = None
         return self
 
     def _vectors(

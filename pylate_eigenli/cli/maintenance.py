@@ -101,11 +101,12 @@ def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> Non
 def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Give the space of removed and replaced documents back to the disk."""
     with one_line_errors(debug):
-        from ..text_index import open_index
+        from ..text_index import TextIndex
 
-        with open_index(existing(index)) as opened:
-            before = opened.nbytes
-            after = opened.compact().nbytes
+        with TextIndex(existing(index)) as texts:
+            before = texts.index.nbytes
+            texts.compact()
+            after = texts.index.nbytes
         if as_json:
             report = {"index": str(index), "bytes_before": before, "bytes_after": after}
             typer.echo(json.dumps(report))

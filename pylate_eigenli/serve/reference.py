@@ -154,7 +154,7 @@ def _type(schema: dict[str, Any]) -> str:
 def _referred(schemas: dict[str, Any]) -> set[str]:
     """Return the names of the schemas that the fields of others refer to."""
     fields = [field for s in schemas.values() for field in s.get("properties", {}).values()]
-    found = set()
+    found: set[str] = set()
     for field in fields:
         html = _type(field)
         found.update(name for name in schemas if f'href="#{name}"' in html)
