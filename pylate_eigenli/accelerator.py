@@ -28,7 +28,7 @@ _ANN, _ANN_LABELS = "ann", "ann.labels"
 
 
 class Accelerator:
-    """Finds candidates by the structure of a state, and brings it up to date."""
+    """Finds candidates by the structure of a state, which is loaded once."""
 
     def __init__(self) -> None:
         # What was loaded last, and of which arrays of a collection.
@@ -65,59 +65,67 @@ class Accelerator:
             candidates.append(rows[valid][:n].astype(np.int64))
         return covered, candidates
 
-    def is_due(self, snapshot: Snapshot, settings: SVSettings) -> bool:
-        """Return whether enough documents are waiting for the structure to grow."""
-        if settings.backend == "exact" or not len(snapshot):
-            return False
-        waiting = int(snapshot.meta["next_label"]) - int(snapshot.meta.get("covered", 0))
-        return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
-
-    def build(self, transaction: Transaction, settings: SVSettings, width: int) -> None:
-        """Bring the structure up to date, made anew if many documents were removed.
-
-        Parameters
-        ----------
-        transaction
-            Of which the structure will be a part.
-        settings
-            What the index is made with.
-        width
-            Dimension D of the vectors.
-        """
-        snapshot = transaction.base
-        size = len(snapshot)
-        backend = self._backend(snapshot, settings)
-        covered = 0
-        if backend is not None:
-            present = snapshot.collection[_ANN_LABELS]
-            gone = np.setdiff1d(present, _living_labels(snapshot))
-            if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
-                backend = None
-            else:
-                covered = snapshot.meta["covered"]
-                backend.remove(gone)
-        if backend is None:
-            backend = backends.make(settings.backend, width, size, settings.backend_options)
-            if backend.sample_size:
-                backend.train(_sample(snapshot, settings, width, backend.sample_size))
-        for labels, vectors in _vectors(snapshot, settings, width, covered):
-            backend.add(labels, vectors.numpy())
-        transaction.set_collection(_ANN, backend.to_bytes())
-        transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
-        transaction.meta["covered"] = snapshot.meta["next_label"]
-        # What was loaded has been changed in place: it is no longer that of any state.
-        self._loaded = None
-
     def _backend(self, snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
         """Return the structure of a state, loaded once, or None if it has none."""
-        blob = snapshot.collection.get(_ANN)
-        if blob is None:
-            return None
-        key, known = snapshot.manifest.collection, self._loaded
+        key = snapshot.manifest.collection
+        known = self._loaded  # looked at once: another thread may be at another state
         if known is None or known[0] != key:
-            known = (key, backends.load(settings.backend, blob, settings.backend_options))
-            self._loaded = known
+            loaded = _load(snapshot, settings)
+            if loaded is None:
+                return None
+            known = self._loaded = (key, loaded)
         return known[1]
+
+
+def is_due(snapshot: Snapshot, settings: SVSettings) -> bool:
+    """Return whether enough documents are waiting for the structure to grow."""
+    if settings.backend == "exact" or not len(snapshot):
+        return False
+    waiting = int(snapshot.meta["next_label"]) - int(snapshot.meta.get("covered", 0))
+    return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
+
+
+def build(transaction: Transaction, settings: SVSettings, width: int) -> None:
+    """Bring the structure up to date, made anew if many documents were removed.
+
+    Parameters
+    ----------
+    transaction
+        Of which the structure will be a part.
+    settings
+        What the index is made with.
+    width
+        Dimension D of the vectors.
+    """
+    snapshot = transaction.base
+    size = len(snapshot)
+    # One of its own, because it is changed in place while others may be searching.
+    backend = _load(snapshot, settings)
+    covered = 0
+    if backend is not None:
+        present = snapshot.collection[_ANN_LABELS]
+        gone = np.setdiff1d(present, _living_labels(snapshot))
+        if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
+            backend = None
+        else:
+            covered = snapshot.meta["covered"]
+            backend.remove(gone)
+    if backend is None:
+        backend = backends.make(settings.backend, width, size, settings.backend_options)
+        if backend.sample_size:
+            backend.train(_sample(snapshot, settings, width, backend.sample_size))
+    for labels, vectors in _vectors(snapshot, settings, width, covered):
+        backend.add(labels, vectors.numpy())
+    transaction.set_collection(_ANN, backend.to_bytes())
+    transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
+    transaction.meta["covered"] = snapshot.meta["next_label"]
+
+
+def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
+    blob = snapshot.collection.get(_ANN)
+    if blob is None:
+        return None
+    return backends.load(settings.backend, blob, settings.backend_options)
 
 
 def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:

@@ -6,7 +6,8 @@ A concrete index says what a batch of documents is stored as and how queries fin
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -76,6 +77,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
         self.show_progress = show_progress
         # What was computed last, and of which state.
         self._filter: tuple[Manifest, float, float, QueryFilter] | None = None
+        self._companion: Callable[[int], None] | None = None
         self._store: Store | None = Store(Path(index_folder) / index_name)
         if override:
             with self._store.transaction(override=True):
@@ -143,7 +145,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
             if getattr(settings, name) != value:
                 raise ValueError(
                     f"{where} was made with {name}={getattr(settings, name)!r}, not {value!r}; "
-                    f"leave {name} out to use it as it is, or pass override=True to start again"
+                    f"leave {name} out to use it as it is, or override the index to start again"
                 )
         return settings, dim
 
@@ -241,8 +243,29 @@ class DocumentIndex(Base, Generic[SettingsT]):
                     progress.update(len(ids))
             assert background is not None  # there was a batch
             transaction.meta["background"] = background.to_json()
+            self._about_to_commit(transaction)
         self._changed()
         return self
+
+    @contextmanager
+    def accompanied(self, companion: Callable[[int], None]) -> Iterator[None]:
+        """Have changes within the block tell somebody just before they are committed.
+
+        Parameters
+        ----------
+        companion
+            Called with the number of the state that the commit makes, at a time when nobody else
+            can write. If it raises, nothing is committed.
+        """
+        self._companion = companion
+        try:
+            yield
+        finally:
+            self._companion = None
+
+    def _about_to_commit(self, transaction: Transaction) -> None:
+        if self._companion is not None:
+            self._companion(transaction.base.generation + 1)
 
     def _progress(self, total: int | None) -> tqdm[NoReturn]:
         return tqdm(
@@ -267,6 +290,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
             if background is not None:
                 background = background.minus(*self._matrices_of(transaction.base, ids))
                 transaction.meta["background"] = background.to_json()
+            self._about_to_commit(transaction)
         self._changed()
         return self
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ class Source:
         or file.
     total
         Number of records or files, None if it cannot be known.
+    of_files
+        Whether a part is a file cut into passages, rather than a record.
+    unreadable
+        What is wrong with the files that were passed over, a line each; complete once all parts
+        are read.
 
     Examples
     --------
@@ -48,6 +54,8 @@ class Source:
 
     read: Callable[[int], Iterable[list[TextDocument]]]
     total: int | None
+    of_files: bool = False
+    unreadable: list[str] = field(default_factory=list)
 
     def parts(self, document_length: int) -> Iterable[list[TextDocument]]:
         """Return the documents of each record or file, for a model that reads so many tokens."""
@@ -61,7 +69,8 @@ def open_source(source: str) -> Source:
     ----------
     source
         A file of JSON lines, a folder in BEIR's layout, any other file or folder of ``.txt``,
-        ``.md``, ``.html`` and ``.pdf`` files, or ``-`` for JSON lines from stdin.
+        ``.md``, ``.html`` and ``.pdf`` files, or ``-`` for JSON lines from stdin. Of a folder,
+        hidden files and folders are left out, and a file that cannot be read is passed over.
     """
     if source == "-":
         return Source(lambda _: _records(sys.stdin, "stdin"), None)
@@ -74,18 +83,18 @@ def open_source(source: str) -> Source:
         with path.open("rb") as file:
             total = sum(1 for line in file if line.strip())
         return Source(lambda _: _lines_of(path), total)
-    files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in _READERS)
+        files = sorted(_visible(path))
         if not files:
             raise ValueError(f"{path} holds no files to index ({', '.join(_READERS)})")
     elif path.suffix.lower() not in _READERS:
         known = ", ".join([".jsonl", *_READERS])
         raise ValueError(f"{path} is not of a kind that can be read ({known})")
-    root = path if path.is_dir() else path.parent
+    else:
+        return Source(lambda words: [_passages_of(path, Path(path.name), words)], 1, True)
+    unreadable: list[str] = []
     return Source(
-        lambda words: (_passages_of(file, file.relative_to(root), words) for file in files),
-        len(files),
+        lambda words: _files(path, files, words, unreadable), len(files), True, unreadable
     )
 
 
@@ -126,12 +135,44 @@ def _valid(text: str) -> str:
 # --- files ------------------------------------------------------------------------------------
 
 
+def _visible(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder that can be read, without those of .git and its like."""
+    for file in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if file.suffix.lower() in _READERS and not hidden and file.is_file():
+            yield file
+
+
+def _files(
+    root: Path, files: Iterable[Path], words: int, unreadable: list[str]
+) -> Iterator[list[TextDocument]]:
+    for file in files:
+        try:
+            yield _passages_of(file, file.relative_to(root), words)
+        except (OSError, ValueError) as error:
+            # One bad file among thousands must not keep the others out.
+            unreadable.append(str(error))
+            yield []
+
+
 def _passages_of(path: Path, name: Path, words: int) -> list[TextDocument]:
     title, text = _READERS[path.suffix.lower()](path)
     return [
         TextDocument(f"{name.as_posix()}#{number}", passage, title or name.stem)
         for number, passage in enumerate(passages(text, words), start=1)
     ]
+
+
+def passages_from(name: str, number: int, index: Container[str]) -> list[str]:
+    """Return the ids of the passages of a file, from a number on, that an index holds.
+
+    Examples
+    --------
+    >>> passages_from("notes.txt", 2, {"notes.txt#1", "notes.txt#2", "notes.txt#3"})
+    ['notes.txt#2', 'notes.txt#3']
+    """
+    ids = (f"{name}#{i}" for i in count(number))
+    return list(takewhile(lambda passage: passage in index, ids))
 
 
 def passages(text: str, words: int) -> list[str]:

@@ -13,8 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pylate.rank import RerankResult
 
-from . import backends, servers, vector_column
-from .accelerator import Accelerator
+from . import accelerator, backends, servers, vector_column
 from .background import Queries
 from .document_index import Allowed, DocumentIndex
 from .filters import SpectralFilter
@@ -158,7 +157,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         self.n_candidates = n_candidates
         self.tokens_of = tokens_of
         self._given = Projections(token_projection, projection)
-        self._accelerator = Accelerator()
+        self._accelerator = accelerator.Accelerator()
         # What was loaded last, and of which arrays of a collection.
         self._loaded: tuple[Hashable, Projections] | None = None
         check_rerank(rerank, self.settings, tokens_of)
@@ -208,9 +207,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
     def _projections(self, snapshot: Snapshot) -> Projections:
         """Return the projections of a state, loaded once."""
         key = snapshot.manifest.collection
-        if self._loaded is None or self._loaded[0] != key:
-            self._loaded = (key, Projections.load(snapshot.collection))
-        return self._loaded[1]
+        known = self._loaded  # looked at once: another thread may be at another state
+        if known is None or known[0] != key:
+            known = self._loaded = (key, Projections.load(snapshot.collection))
+        return known[1]
 
     def _comparable(self, snapshot: Snapshot, queries: TokenBatch) -> TokenBatch:
         return super()._comparable(snapshot, self._projections(snapshot).project(queries))
@@ -340,7 +340,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
 
     def _changed(self) -> None:
         """Let the ANN structure grow once enough documents are waiting."""
-        if self._accelerator.is_due(self._snapshot, self.settings):
+        if accelerator.is_due(self._snapshot, self.settings):
             self.build()
 
     def build(self) -> EigenLISVIndex:
@@ -348,7 +348,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         settings, dim = self.settings, self.dim
         if settings.backend != "exact" and dim is not None:
             with self._open_store.transaction() as transaction:
-                self._accelerator.build(transaction, settings, settings.width(dim))
+                accelerator.build(transaction, settings, settings.width(dim))
         return self
 
     def recall_against_exact(self, queries_embeddings: Any, k: int = 10) -> float:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from pylate import models
 
+_SECONDS_FOR_HUB = 10.0
 _CHUNK = 32  # texts encoded between two signs of progress; what PyLate encodes at a time anyway
 
 Advance = Callable[[int], None]
@@ -33,14 +34,55 @@ def ignore(_: int) -> None:
     """Take no notice of progress."""
 
 
-def load_model(name_or_path: str) -> models.ColBERT:
-    """Load any PyLate model, from a folder or from the Hugging Face Hub."""
+def load_model(name_or_path: str, **options: Any) -> models.ColBERT:
+    """Load any PyLate model, from a folder or from the Hugging Face Hub.
+
+    Parameters
+    ----------
+    name_or_path
+        A folder, or a name on the Hub. Where the Hub cannot be reached, what was downloaded
+        before is used.
+    options
+        Further arguments of ``pylate.models.ColBERT``.
+    """
     from pylate import models
 
-    is_local = Path(name_or_path).is_dir()
+    is_local = Path(name_or_path).is_dir() or not _is_on_hub(name_or_path)
     # A download takes long enough to want its progress bar.
     with quiet_transformers() if is_local else nullcontext():
-        return models.ColBERT(name_or_path, local_files_only=is_local)
+        try:
+            return models.ColBERT(name_or_path, local_files_only=is_local, **options)
+        except OSError as error:
+            if is_local and not Path(name_or_path).is_dir():
+                raise OSError(
+                    f"the model {name_or_path} is not a folder, was not downloaded before, and "
+                    "huggingface.co cannot be reached"
+                ) from error
+            raise
+
+
+def _is_on_hub(name: str) -> bool:
+    """Return whether a model is on the Hub; False if that cannot be reached.
+
+    Asked once, because the libraries ask for every file of a model many times over, for more than
+    a minute, before they give up.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        HfApi().model_info(name, timeout=_SECONDS_FOR_HUB)
+    except GatedRepoError:
+        return True  # its own error says what to do
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ValueError(f"there is no model {name}, neither a folder nor on the Hub") from error
+    except Exception:  # the kinds of errors depend on the versions of two libraries
+        return False
+    return True
 
 
 def encode(
@@ -85,13 +127,19 @@ def quiet_transformers() -> Iterator[None]:
     """Keep the loading reports and progress bars of transformers off the terminal."""
     from transformers.utils import logging as reports
 
+    others = [logging.getLogger(name) for name in ("sentence_transformers", "pylate")]
+    levels = [other.level for other in others]
     verbosity, bars = reports.get_verbosity(), reports.is_progress_bar_enabled()
     reports.set_verbosity(logging.ERROR)
+    for other in others:
+        other.setLevel(logging.ERROR)
     reports.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
         reports.set_verbosity(verbosity)
+        for other, level in zip(others, levels, strict=True):
+            other.setLevel(level)
         if bars:
             reports.enable_progress_bar()  # type: ignore[no-untyped-call]
 

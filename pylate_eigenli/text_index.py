@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
+from .errors import UnknownDocumentError
 from .explanation import explain_found, spectrum
 from .index import EigenLIIndex
 from .storage import DocumentId
@@ -125,9 +127,13 @@ class TextIndex:
     def __init__(self, path: str | Path, *, model: str | None = None, **settings: Any) -> None:
         self.path = Path(path)
         self.texts = TextStore(path)
-        made_with = None if settings.get("override") else self.texts.model
+        # A first attempt that failed may have left the name of its model, but no index.
+        is_made = holds_index(path) and not settings.get("override")
+        made_with = self.texts.model if is_made else None
         if model is not None and Path(model).is_dir():
             model = str(Path(model).resolve())
+        if _is_gone(model):
+            raise FileNotFoundError(f"there is no model in {model}")
         if model is not None and made_with not in (None, model) and not _is_gone(made_with):
             raise ValueError(f"{path} was made with the model {made_with}, not {model}")
         self.index = open_index(path, **settings)
@@ -178,6 +184,10 @@ class TextIndex:
             "generation": index.generation,
         }
 
+    def warm_up(self) -> None:
+        """Load the model and what searches are compiled to, so that the first one does not wait."""
+        self.search(["warm-up"], 1, explain=True)
+
     def close(self) -> None:
         """Let go of the files and of the memory used for searching."""
         self.index.close()
@@ -218,21 +228,32 @@ class TextIndex:
             if self.texts.model != self.model:
                 self.texts.model = self.encoder.name
         ids = [document.id for document in documents]
-        before = self.texts.get(ids).values()
-        self.texts.put(document for document in documents if document.whole)
-        try:
+        with self._changing(documents):
             self.index.add_documents(ids, tokens)
-        except BaseException:
-            self.texts.discard(ids)
-            self.texts.put(before)
-            raise
-        self.texts.discard(document.id for document in documents if not document.whole)
         return len(documents)
 
     def remove(self, documents_ids: Sequence[DocumentId]) -> None:
         """Remove documents. An id that the index does not hold is an error and removes nothing."""
-        self.index.remove_documents(documents_ids)
-        self.texts.discard(documents_ids)
+        with self._changing([TextDocument(document_id, "") for document_id in documents_ids]):
+            self.index.remove_documents(documents_ids)
+
+    @contextmanager
+    def _changing(self, documents: Sequence[TextDocument]) -> Iterator[None]:
+        """Change the texts of documents together with the index, in the block."""
+        made: list[int] = []
+
+        def write_texts(state: int) -> None:
+            made.append(state)
+            self.texts.put(documents, since=state)
+
+        with self.index.accompanied(write_texts):
+            yield
+        self.texts.discard((document.id for document in documents), state=made[-1])
+
+    def compact(self) -> None:
+        """Give the space of removed and replaced documents back to the disk."""
+        self.index.compact()
+        self.texts.compact()
 
     def search(
         self,
@@ -271,7 +292,8 @@ class TextIndex:
             return []
         embeddings = [query.embeddings for query in encoded]
         found = self.index(embeddings, k=k, subset=subset, **options)
-        texts = self.texts.get({hit["id"] for hits in found for hit in hits})
+        all_ids = {hit["id"] for hits in found for hit in hits}
+        texts = self.texts.get(all_ids, self.index.generation)
         answers = []
         for text, query, hits in zip(queries, encoded, found, strict=True):
             ids = [hit["id"] for hit in hits]
@@ -301,15 +323,18 @@ class TextIndex:
 
     def spectra(self, documents_ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
         """Return the spectra of those documents whose tokens are kept or can be made again."""
-        if self.keeps_tokens:
-            ids = [document_id for document_id in documents_ids if document_id in self.index]
-            tokens = self.index.get_documents_embeddings([ids])[0]
-        else:
-            texts = {} if self._encoder is None else self.texts.get(documents_ids)
-            ids = list(texts)
+        held = [document_id for document_id in documents_ids if document_id in self.index]
+        if not self.keeps_tokens:
+            texts = {} if self._encoder is None else self.texts.get(held, self.index.generation)
             whole = [document.whole for document in texts.values()]
             tokens = self.encoder.documents(whole) if whole else []
-        return {i: spectrum(matrix) for i, matrix in zip(ids, tokens, strict=True)}
+            return {i: spectrum(matrix) for i, matrix in zip(texts, tokens, strict=True)}
+        try:
+            (tokens,) = self.index.get_documents_embeddings([held])
+        except UnknownDocumentError:
+            # Another thread has moved on to a state without one of them.
+            return self.spectra(held)
+        return {i: spectrum(matrix) for i, matrix in zip(held, tokens, strict=True)}
 
 
 def _is_gone(model: str | None) -> bool:

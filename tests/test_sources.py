@@ -60,11 +60,23 @@ class TestFolders:
         with pytest.raises(ValueError, match="holds no files to index"):
             open_source(str(tmp_path))
 
-    def test_a_broken_pdf_is_named(self, tmp_path):
+    def test_a_broken_file_is_named_and_keeps_no_other_out(self, tmp_path):
         pytest.importorskip("pypdfium2")
         (tmp_path / "broken.pdf").write_bytes(b"not a PDF")
+        (tmp_path / "fine.txt").write_text("fine")
+        source = open_source(str(tmp_path))
+        assert [len(part) for part in source.parts(100)] == [0, 1]
+        (line,) = source.unreadable
+        assert line.startswith(f"{tmp_path / 'broken.pdf'} cannot be read")
         with pytest.raises(ValueError, match=r"broken\.pdf cannot be read"):
-            read(tmp_path)
+            read(tmp_path / "broken.pdf")
+
+    def test_what_is_hidden_is_left_out(self, tmp_path):
+        (tmp_path / ".git").mkdir()
+        (tmp_path / "folder.txt").mkdir()
+        for name in (".git/description.txt", ".draft.md", "folder.txt/seen.txt"):
+            (tmp_path / name).write_text("text")
+        assert [document.id for document in read(tmp_path)] == ["folder.txt/seen.txt#1"]
 
 
 class TestJsonLines:

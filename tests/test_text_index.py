@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from pylate_eigenli import UnknownDocumentError
+from pylate_eigenli import IndexFormatError, UnknownDocumentError
 from pylate_eigenli.storage import Store
 from pylate_eigenli.text_index import TextIndex
 from pylate_eigenli.texts import TextDocument, TextStore
@@ -86,10 +90,83 @@ class TestTextsFollowTheIndex:
 def test_ids_of_any_kind_and_size_are_told_apart(tmp_path):
     texts = TextStore(tmp_path)
     ids = [7, "7", 10**30, -1, "[1]", 'a"b']
-    texts.put(TextDocument(i, repr(i)) for i in ids)
+    texts.put((TextDocument(i, repr(i)) for i in ids), since=1)
     assert {i: document.text for i, document in texts.get(ids).items()} == {i: repr(i) for i in ids}
-    texts.discard([7, "unknown"])
+    texts.put([TextDocument(7, "")], since=2)
     assert list(texts.get(ids)) == ids[1:]
+    assert list(texts.get(ids, state=1)) == ids
+
+
+def test_what_no_longer_holds_is_deleted_in_time(tmp_path, monkeypatch):
+    texts = TextStore(tmp_path)
+
+    def versions():
+        with sqlite3.connect(texts.path) as connection:
+            return connection.execute("SELECT id, since FROM texts ORDER BY id, since").fetchall()
+
+    texts.put([TextDocument("a", "red"), TextDocument("b", "same")], since=1)
+    for state, text in ((2, "green"), (3, "")):
+        texts.put([TextDocument("a", text)], since=state)
+        texts.discard(["a"], state)
+    assert versions() == [('"a"', 1), ('"a"', 2), ('"a"', 3), ('"b"', 1)]
+    assert texts.get(["a"], state=2)["a"].text == "green"
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + 3600)
+    texts.put([], since=4)
+    assert versions() == [('"b"', 1)]
+
+
+def test_a_text_of_a_change_that_never_came_is_not_shown(tmp_path):
+    texts = TextStore(tmp_path)
+    texts.put([TextDocument("a", "old")], since=1)
+    texts.put([TextDocument("a", "never committed")], since=2)
+    texts.put([TextDocument("b", "the change after it")], since=2)
+    assert texts.get(["a"])["a"].text == "old"
+
+
+def test_altered_texts_and_files_of_other_versions_are_told(index):
+    with sqlite3.connect(index.texts.path) as connection:
+        connection.execute("UPDATE texts SET text = 'forged' WHERE id = '7'")
+    assert index.texts.damage() == [
+        f"{index.texts.path} is damaged: the text of document 7 is altered"
+    ]
+    with sqlite3.connect(index.texts.path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(IndexFormatError, match="of another version"):
+        index.texts.get(["apple"])
+
+
+def test_an_answer_shows_the_texts_of_its_own_state(index):
+    with TextIndex(index.path) as reader:
+        before = reader.search(["the apple is a red fruit"], k=3)[0].hits
+        index.add([TextDocument("apple", "a green leaf", "Leaf")])
+        index.remove(["sky"])
+        assert reader.search(["the apple is a red fruit"], k=3)[0].hits == before
+        reader.index.refresh()
+        titles = {hit.id: hit.title for hit in reader.search(["leaf"], k=3)[0].hits}
+        assert titles == {"apple": "Leaf", 7: ""}
+
+
+def test_spectra_leave_out_what_another_thread_moves_away_from(tmp_path, tiny_model):
+    settings = {"single_vector": True, "keep_tokens": "float16", "k": 4}
+    with TextIndex(tmp_path / "kept", model=str(tiny_model), **settings) as index:
+        index.add(DOCUMENTS)
+        done = threading.Event()
+
+        def come_and_go():
+            while not done.is_set():
+                index.remove(["sky"])
+                index.add(DOCUMENTS[1:2])
+
+        with ThreadPoolExecutor(1) as pool:
+            changes = pool.submit(come_and_go)
+            end = time.monotonic() + 2
+            seen = set()
+            while time.monotonic() < end:
+                seen.add(tuple(index.spectra(["apple", "sky"])))
+            done.set()
+            changes.result()
+    assert seen <= {("apple", "sky"), ("apple",)}
 
 
 def test_re_ranking_is_refused_where_nothing_is_kept_for_it(index):
@@ -101,7 +178,7 @@ def test_spectra_come_from_kept_tokens_or_from_the_texts(index, tmp_path, tiny_m
     settings = {"single_vector": True, "keep_tokens": "float16", "k": 4}
     with TextIndex(tmp_path / "kept", model=str(tiny_model), **settings) as kept:
         kept.add(DOCUMENTS)
-        kept.texts.discard(["apple"])
+        kept.texts.put([TextDocument("apple", "")], since=2)
         from_tokens, from_texts = kept.spectra(["apple", "?"]), index.spectra(["apple", "?"])
     assert list(from_tokens) == list(from_texts) == ["apple"]
     np.testing.assert_allclose(from_tokens["apple"][:4], from_texts["apple"][:4], rtol=1e-2)

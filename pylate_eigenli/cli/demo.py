@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
+from .options import Json
 
 if TYPE_CHECKING:
     from ..demo.experiment import Answer, Experiment, Stage
@@ -43,9 +44,7 @@ def demo(
     index_folder: Annotated[
         Path | None, typer.Option(help="Keep the index of the docstrings in this folder.")
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON and nothing else.")
-    ] = False,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Search Python's standard library by meaning, offline, and compare EigenLI with MaxSim."""

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .errors import Debug, one_line_errors
+from .options import Json
 
 METHODS = "full,eigenli,ward,kmeans,eigenli-sv,muvera,muvera-centered"
 
@@ -51,9 +52,7 @@ def evaluate(
     override: Annotated[
         bool, typer.Option("--override", help="Measure again what OUT has the results of.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results as JSON, not as Markdown.")
-    ] = False,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Measure Recall, nDCG, MRR, size and compression time of methods on collections.
@@ -68,11 +67,9 @@ def evaluate(
         names = run.expand(_listed(methods or [METHODS]), map(_budget, _listed(k or ["32"])))
         # Read before the model is loaded, because that is where most mistakes are.
         collections = [collection for source in data for collection in run.load(source)]
-        from pylate import models
+        from ..text_encoder import load_model
 
-        encoder = models.ColBERT(
-            model_name_or_path=model, **(paper.ENCODING if paper_settings else {})
-        )
+        encoder = load_model(model, **(paper.ENCODING if paper_settings else {}))
         results = run.evaluate(
             encoder,
             model,

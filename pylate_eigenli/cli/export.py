@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, existing
+from .options import IndexPath, Json, counted, existing
 
 
 class Target(str, Enum):
@@ -94,5 +94,5 @@ def export(
         )
         with moved:
             report = {"documents": len(moved), "index": str(target)}
-            told = f"{len(moved):,} documents; search them with the index in {target}."
+            told = f"{counted(len(moved))}; search with the index in {target}."
             typer.echo(json.dumps(report) if as_json else told)

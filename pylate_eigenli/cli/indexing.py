@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, Model, existing
+from .options import IndexPath, Json, Model, counted, existing
 
 if TYPE_CHECKING:
     from ..sources import Source
@@ -50,6 +50,7 @@ class Report:
     index: str
     added: int
     skipped: int
+    unreadable: list[str]
     documents: int
     seconds: float
 
@@ -158,19 +159,26 @@ def _fill(
         try:
             added, skipped = _stream(texts, source, batch_size, bars, replace=replace)
         except KeyboardInterrupt:
-            hint = f"{len(texts):,} documents are in the index; run the command again to go on"
+            hint = f"the index holds {counted(len(texts))}; run the command again to go on"
             typer.echo(f"interrupted: {hint}", err=True)
             raise typer.Exit(130) from None
         report = Report(
-            str(texts.path), added, skipped, len(texts), round(time.perf_counter() - begin, 3)
+            str(texts.path),
+            added,
+            skipped,
+            source.unreadable,
+            len(texts),
+            round(time.perf_counter() - begin, 3),
         )
     bars.close()
+    for line in source.unreadable:
+        typer.echo(f"skipped: {line}", err=True)
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:
         already = f" ({skipped:,} were there already)" if skipped else ""
         typer.echo(
-            f"Added {added:,} documents{already} in {report.seconds:.1f} s; "
+            f"Added {counted(added)}{already} in {report.seconds:.1f} s; "
             f"{report.index} now holds {report.documents:,}."
         )
 
@@ -179,7 +187,10 @@ def _stream(
     texts: TextIndex, source: Source, batch_size: int, bars: _Bars, *, replace: bool
 ) -> tuple[int, int]:
     """Add documents batch by batch, each in one commit; return how many, and how many were not."""
+    from ..sources import passages_from
+
     added = skipped = 0
+    gone: list[str] = []
     waiting: dict[Any, TextDocument] = {}
     parts_in_batch = 0
     with bars.task("Indexing", source.total) as advance:
@@ -205,9 +216,15 @@ def _stream(
                 if len(waiting) >= batch_size:
                     flush()
             parts_in_batch += 1
+            if replace and source.of_files and part:
+                # A file that has become shorter leaves no passages of its past.
+                name = str(part[-1].id).rpartition("#")[0]
+                gone += passages_from(name, len(part) + 1, texts.index)
             if not waiting:
                 flush()
         flush()
+        if gone:
+            texts.remove(gone)
     return added, skipped
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, existing
+from .options import IndexPath, Json, counted, existing
 
 if TYPE_CHECKING:
     from ..document_index import DocumentIndex
@@ -65,19 +64,16 @@ def remove(
         if as_json:
             typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
         else:
-            typer.echo(f"Removed {len(ids):,} documents; {index} now holds {left:,}.")
+            typer.echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
 
 
 def _meant(index: DocumentIndex[Any], names: Iterable[str]) -> Iterator[DocumentId]:
     """Yield the ids that names on a command line stand for."""
+    from ..sources import passages_from
+
     for name in names:
-        first = f"{name}#1"
-        if name not in index and first in index:
-            passages = (f"{name}#{number}" for number in count(1))
-            for passage in passages:
-                if passage not in index:
-                    break
-                yield passage
+        if name not in index and (passages := passages_from(name, 1, index)):
+            yield from passages
         elif name not in index and name.lstrip("-").isdecimal():
             yield int(name)
         else:
@@ -105,11 +101,12 @@ def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> Non
 def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Give the space of removed and replaced documents back to the disk."""
     with one_line_errors(debug):
-        from ..text_index import open_index
+        from ..text_index import TextIndex
 
-        with open_index(existing(index)) as opened:
-            before = opened.nbytes
-            after = opened.compact().nbytes
+        with TextIndex(existing(index)) as texts:
+            before = texts.index.nbytes
+            texts.compact()
+            after = texts.index.nbytes
         if as_json:
             report = {"index": str(index), "bytes_before": before, "bytes_after": after}
             typer.echo(json.dumps(report))

@@ -21,6 +21,11 @@ Model = Annotated[
 ]
 
 
+def counted(n: int) -> str:
+    """Return a number of documents in words."""
+    return f"{n:,} document{'' if n == 1 else 's'}"
+
+
 def existing(path: Path) -> Path:
     """Return the path of an index; refuse one where there is none."""
     from ..text_index import holds_index

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
+from .options import Json
 
 if TYPE_CHECKING:
     from ..vision import PageHit
@@ -62,6 +63,7 @@ def index(
     device: Device = None,
     attention: Attention = None,
     trust_remote_code: TrustRemoteCode = False,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Index the pages of a folder; run it again to add what is new and go on where it stopped."""
@@ -84,6 +86,15 @@ def index(
             trust_remote_code=trust_remote_code,
         )
         update = page_index.update(reader, encoder, batch_size)
+        if as_json:
+            report = {
+                "index": str(index_folder),
+                "pages": len(page_index),
+                **asdict(update),
+                "skipped": {skipped.id: skipped.reason for skipped in reader.skipped},
+            }
+            typer.echo(json.dumps(report))
+            return
         typer.echo(
             f"{index_folder}: {len(page_index):,} pages, {update.added:,} of them new; "
             f"{update.removed:,} removed"
@@ -106,9 +117,7 @@ def search(
     open_sheet: Annotated[
         bool, typer.Option("--open", help="Show the contact sheet in the browser.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the pages as JSON and nothing else.")
-    ] = False,
+    as_json: Json = False,
     dtype: Dtype = "auto",
     device: Device = None,
     attention: Attention = None,

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
+from .options import Json
 
 if TYPE_CHECKING:
     from ..evaluation.paper import Cell
@@ -40,9 +41,7 @@ def paper(
             "--check", help="Show the means beside the same means derived from other tables."
         ),
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the numbers as JSON and nothing else.")
-    ] = False,
+    as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Print what the EigenLI paper reports, table by table, to compare your own results with."""

@@ -47,9 +47,12 @@ def search(
 
         console = Console(highlight=False)
         with TextIndex(existing(index), model=model) as texts:
+            if queries and not all(query.strip() for query in queries):
+                raise ValueError("a query is empty")
             with Console(stderr=True).status("Loading the model"):
-                texts.encoder.load()
+                texts.warm_up()
             for query in queries or _asked(prompt=not as_json):
+                texts.index.refresh()  # a prompt may stay open while others change the index
                 begin = time.perf_counter()
                 (answer,) = texts.search([query], k, explain=explain, rerank=rerank)
                 milliseconds = (time.perf_counter() - begin) * 1e3

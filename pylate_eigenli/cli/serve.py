@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 from contextlib import suppress
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, existing
@@ -46,17 +48,20 @@ def serve(
             raise ImportError('the server needs `pip install "pylate-eigenli[serve]"`') from error
         from ..serve.service import Service
 
-        service = Service(existing(index), model)
-        service.warm_up()
+        existing(index)
         local = host in _LOOPBACK
-        app = create_app(
-            service,
-            token=token,
-            allowed_hosts=_LOOPBACK if local else ("*",),
-            max_body_bytes=max_megabytes << 20,
-        )
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.create_server((host, port), family=family) as listening:
+        # First of all: loading a model takes long, and a port that is taken is known at once.
+        with _listening(host, port, family) as listening:
+            service = Service(index, model)
+            with Console(stderr=True).status("Loading the model"):
+                service.warm_up()
+            app = create_app(
+                service,
+                token=token,
+                allowed_hosts=_LOOPBACK if local else ("*",),
+                max_body_bytes=max_megabytes << 20,
+            )
             shown = f"[{host}]" if family == socket.AF_INET6 else host
             url = f"http://{shown}:{listening.getsockname()[1]}"
             typer.echo(json.dumps({"url": url}) if as_json else f"Serving {index} at {url}")
@@ -77,3 +82,14 @@ def serve(
             )
             with suppress(KeyboardInterrupt):
                 uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listening(host: str, port: int, family: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise OSError(
+            f"port {port} of {host} is in use; --port chooses another, --port 0 any that is free"
+        ) from error

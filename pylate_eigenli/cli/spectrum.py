@@ -41,12 +41,15 @@ def spectrum(
         encoder = TextEncoder(model or model_or_error())
         texts = _sample(opened, encoder.document_length, sample)
         found = analyze(encode(encoder, texts), sample=sample)
-        if plot is not None:
-            found.plot(plot)
         if as_json:
             typer.echo(json.dumps(_values(found)))
         else:
             _show(found)
+        for line in opened.unreadable:
+            typer.echo(f"skipped: {line}", err=True)
+        # Last, so that what was computed is told even where there is nothing to draw with.
+        if plot is not None:
+            found.plot(plot)
 
 
 def _sample(source: Source, document_length: int, n: int) -> list[str]:

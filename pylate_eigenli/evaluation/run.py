@@ -90,6 +90,8 @@ def load(data: str) -> list[Collection]:
         return mteb_data.load(data)
     except KeyError:
         raise ValueError(f"{data!r} is neither a folder nor a task that mteb knows") from None
+    except ImportError as error:
+        raise ImportError(f"{data!r} is not a folder, and {error}") from error
 
 
 def evaluate(

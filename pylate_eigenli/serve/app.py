@@ -19,7 +19,8 @@ from .._version import __version__
 from ..errors import IndexLockedError, UnknownDocumentError
 from .batching import Batcher, OverloadedError
 from .limits import BodyLimit
-from .page import page
+from .page import confined, page
+from .reference import reference
 from .schemas import (
     AddRequest,
     ChangeResponse,
@@ -94,6 +95,8 @@ def create_app(
         version=__version__,
         description="Late-interaction search with one small subspace, or one vector, per document.",
         lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
     )
     app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
@@ -110,6 +113,10 @@ def create_app(
     @app.get("/", include_in_schema=False)
     async def root() -> HTMLResponse:
         return html
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return confined(reference(app.openapi()))
 
     @app.get("/health")
     async def health() -> Health:
@@ -168,9 +175,14 @@ def _report_errors(app: FastAPI) -> None:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         return JSONResponse({"detail": lines[0]}, status)
 
-    async def invalid(_: Request, error: Exception) -> JSONResponse:
+    async def invalid(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return JSONResponse({"detail": f"the body is not JSON: {first['ctx']['error']}"}, 422)
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            # What curl -d sends. To read it all the same would let any web page write here.
+            return JSONResponse({"detail": "send JSON with Content-Type: application/json"}, 422)
         # Not the input itself, which may be huge or, as NaN, not even be JSON.
         where = ".".join(str(part) for part in first["loc"])
         return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)

@@ -1,4 +1,4 @@
-"""The page at ``/``: one file without outside references, and the policy that holds it to that."""
+"""Pages without outside references, and the policy that holds them to that; the one at ``/``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,22 @@ from starlette.responses import HTMLResponse
 
 
 def page() -> HTMLResponse:
-    """Return the page; its script and style are the only ones a browser may run for it."""
-    html = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
+    """Return the page at ``/``."""
+    return confined(files(__package__).joinpath("page.html").read_text(encoding="utf-8"))
+
+
+def confined(html: str) -> HTMLResponse:
+    """Return a page whose own scripts and styles are the only ones a browser may use for it.
+
+    Examples
+    --------
+    >>> confined("<style>p {}</style>").headers["content-security-policy"][:34]
+    "default-src 'none'; script-src 'no"
+    """
     policy = [
         "default-src 'none'",
-        f"script-src {_hash(html, 'script')}",
-        f"style-src {_hash(html, 'style')}",
+        f"script-src {_hashes(html, 'script')}",
+        f"style-src {_hashes(html, 'style')}",
         "connect-src 'self'",
         "img-src data:",
         "base-uri 'none'",
@@ -31,7 +41,8 @@ def page() -> HTMLResponse:
     return HTMLResponse(html, headers=headers)
 
 
-def _hash(html: str, tag: str) -> str:
-    (contents,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
-    digest = hashlib.sha256(contents.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode()}'"
+def _hashes(html: str, tag: str) -> str:
+    found = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+    digests = [hashlib.sha256(contents.encode()).digest() for contents in found]
+    hashes = [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+    return " ".join(hashes or ["'none'"])

@@ -43,9 +43,9 @@ class Service:
         self._reader = self._writer.reopened()
 
     def warm_up(self) -> None:
-        """Load the model and compile what searches need, so that the first one does not wait."""
+        """Load the model, if there is one, and compile what searches need."""
         if self._reader.model is not None:
-            self._reader.search(["warm-up"], 1, explain=True)
+            self._reader.warm_up()
 
     def close(self) -> None:
         """Let go of the files."""

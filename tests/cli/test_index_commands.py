@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -105,6 +107,42 @@ class TestIndex:
         assert error.startswith("error: name a model with --model")
         assert not (tmp_path / "index").exists()
 
+    def test_files_that_cannot_be_read_are_named(self, tmp_path: Path, tiny_model: Path) -> None:
+        pytest.importorskip("pypdfium2")
+        folder = tmp_path / "notes"
+        folder.mkdir()
+        (folder / "broken.pdf").write_bytes(b"not a PDF")
+        (folder / "fine.txt").write_text("the sky is blue")
+        options = ["--model", tiny_model, "--k", 4]
+        result = run("index", tmp_path / "one", folder, *options)
+        assert "Added 1 document in" in result.stdout
+        assert f"skipped: {folder / 'broken.pdf'} cannot be read" in result.stderr
+        told = report("index", tmp_path / "two", folder, *options)
+        assert (told["added"], len(told["unreadable"])) == (1, 1)
+
+    def test_a_failed_first_attempt_binds_nobody_to_its_model(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path
+    ) -> None:
+        other = tmp_path / "other-model"
+        shutil.copytree(tiny_model, other)
+        folder = tmp_path / "index"
+        run("index", folder, corpus, "--model", other, "--k", 1000, code=1)
+        assert report("index", folder, corpus, "--model", tiny_model, "--k", 4)["added"] == 20
+
+    def test_a_model_that_is_nowhere_is_one_line(self, tmp_path: Path, corpus: Path) -> None:
+        command = [sys.executable, "-m", "pylate_eigenli.cli", "index", tmp_path / "i", corpus]
+        for name in (tmp_path / "absent", "nobody/has-such-a-model"):
+            result = subprocess.run(
+                [*map(str, command), "--model", str(name)],
+                capture_output=True,
+                text=True,
+                env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"},
+            )
+            assert result.returncode == 1
+            (line,) = result.stderr.splitlines()
+            assert line.startswith("error: ")
+            assert str(name) in line
+
 
 class TestSearch:
     def test_titles_snippets_and_contributions_are_shown(self, index: Path) -> None:
@@ -124,6 +162,9 @@ class TestSearch:
         assert [answer["query"] for answer in answers] == ["red sea", "green sky"]
         assert all(len(answer["hits"]) == 5 for answer in answers)
 
+    def test_an_empty_query_is_refused(self, index: Path) -> None:
+        assert run("search", index, "red", " ", code=1).stderr == "error: a query is empty\n"
+
     def test_no_index_is_one_clear_line(self, tmp_path: Path) -> None:
         result = run("search", tmp_path / "absent", "red", code=1)
         assert result.stderr.startswith("error: there is no index in")
@@ -141,6 +182,19 @@ class TestChanges:
         assert passages > 1
         removed = report("remove", index, "d0", "5", "notes.txt")
         assert (removed["removed"], removed["documents"]) == (2 + passages, 19)
+
+    def test_a_file_that_has_become_shorter_leaves_no_old_passages(
+        self, index: Path, tmp_path: Path
+    ) -> None:
+        notes = tmp_path / "notes.txt"
+        notes.write_text("the sea is water. " * 30)
+        assert report("add", index, notes)["documents"] > 21
+        notes.write_text("the sea is blue.")
+        assert report("add", index, notes)["documents"] == 21
+
+    def test_records_are_not_taken_for_passages(self, index: Path) -> None:
+        run("add", index, "-", stdin='{"id": "a#1", "text": "a"}\n{"id": "a#2", "text": "b"}\n')
+        assert report("add", index, "-", stdin='{"id": "a#1", "text": "c"}')["documents"] == 22
 
     def test_one_unknown_id_removes_nothing(self, index: Path) -> None:
         error = run("remove", index, "d1", "nobody", code=1).stderr
@@ -165,6 +219,9 @@ class TestVerify:
         segment.write_bytes(payload)
         (index / "texts.sqlite").write_bytes(b"not a database, by any means" * 100)
         damage = report("verify", index, code=1)["damage"]
+        error = run("search", index, "red", code=1).stderr
+        assert error.startswith("error: ")
+        assert str(index) in error
         assert [Path(name).name in line for name, line in zip(
             (segment.name, "texts.sqlite"), damage, strict=True
         )] == [True, True]  # fmt: skip
@@ -200,7 +257,17 @@ def test_bench_times_compression(tmp_path: Path) -> None:
 
 
 def test_every_command_speaks_json() -> None:
-    commands = [command.callback.__name__ for command in app.registered_commands]
-    assert len(commands) >= 11
-    for name in commands:
-        assert "--json" in run(name, "--help").stdout, name
+    commands = [[command.callback.__name__] for command in app.registered_commands]
+    for group in app.registered_groups:
+        subcommands = group.typer_instance.registered_commands
+        commands += [[group.name, command.callback.__name__] for command in subcommands]
+    assert len(commands) >= 16
+    for words in commands:
+        assert "--json" in run(*words, "--help").stdout, words
+
+
+def test_a_port_in_use_is_said_before_anything_is_loaded(index: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        error = run("serve", index, "--port", port, code=1).stderr
+    assert error.startswith(f"error: port {port} of 127.0.0.1 is in use; --port chooses another")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import httpx
@@ -78,7 +79,22 @@ def test_a_bad_search_is_refused_in_one_line(client, body, status, culprit) -> N
 
 def test_bad_values_that_json_can_spell_are_refused(client) -> None:
     for text in ('{"queries": ["\\ud800"]}', '{"queries_embeddings": [[[NaN]]]}', '{"k": 1e999}'):
-        assert client.post("/search", content=text).status_code in (400, 422)
+        response = client.post(
+            "/search", content=text, headers={"Content-Type": "application/json"}
+        )
+        assert response.status_code in (400, 422)
+        assert "Content-Type" not in response.text
+
+
+def test_a_body_that_is_not_sent_as_json_is_told_how(client) -> None:
+    plain = client.post("/search", content='{"queries": ["red"]}')
+    assert (plain.status_code, plain.json()["detail"]) == (
+        422,
+        "send JSON with Content-Type: application/json",
+    )
+    broken = client.post("/search", content="{", headers={"Content-Type": "application/json"})
+    assert broken.status_code == 422
+    assert broken.json()["detail"].startswith("the body is not JSON: ")
 
 
 def test_a_change_that_cannot_be_made_whole_is_not_made(client) -> None:
@@ -117,8 +133,20 @@ class TestAccess:
         assert client.post("/search", content=in_pieces()).status_code == 413
 
     def test_the_page_may_run_nothing_but_its_own_script(self, server) -> None:
-        response = httpx.get(server)
-        policy = response.headers["content-security-policy"]
-        assert "default-src 'none'" in policy
-        assert "unsafe" not in policy
-        assert "http" not in response.text.replace("http://www.w3.org/2000/svg", "")
+        for path in ("/", "/docs"):
+            response = httpx.get(server + path)
+            policy = response.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            own = ("http://www.w3.org/2000/svg", "http://127.0.0.1:8000")
+            assert "http" not in re.sub("|".join(map(re.escape, own)), "", response.text)
+
+    def test_the_reference_names_everything_that_the_api_takes(self, server) -> None:
+        html = httpx.get(f"{server}/docs").text
+        schemas = httpx.get(f"{server}/openapi.json").json()["components"]["schemas"]
+        for path in ("/health", "/info", "/search", "/spectrum", "/documents"):
+            assert f" {path}</code>" in html
+        for field in schemas["SearchRequest"]["properties"] | schemas["DocumentIn"]["properties"]:
+            assert f"<code>{field}</code>" in html
+        for target in re.findall(r'href="#(\w+)"', html):
+            assert f'id="{target}"' in html

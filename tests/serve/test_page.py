@@ -80,6 +80,7 @@ def test_a_search_shows_contributions_spectra_and_maxsim(page) -> None:
     assert count(page, "section:last-child article") == 10
     assert "single vectors, k=4" in text(page, "section:first-child h2 + p")
     first = page.find_element(By.CSS_SELECTOR, "article .strip")
+    assert {"sea", "red"} & {m.text for m in page.find_elements(By.TAG_NAME, "mark")}
     assert {"sea", "red"} <= {token.text for token in first.find_elements(By.TAG_NAME, "b")}
     wait(page, lambda: count(page, "section:first-child svg[role=img]") == 10)
     label = page.find_element(By.TAG_NAME, "svg").get_attribute("aria-label")

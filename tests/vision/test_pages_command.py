@@ -57,7 +57,9 @@ def test_hits_are_printed_with_document_page_and_score(indexed: Path) -> None:
 def test_indexing_again_adds_what_is_new(indexed: Path, folder: Path, checkpoints: Path) -> None:
     sheet("new").save(folder / "new.png")
     model = ("--model", checkpoints / "colqwen3")
-    assert "8 pages, 1 of them new" in run("index", folder, *model).stdout
+    told = json.loads(run("index", folder, *model, "--json").stdout)
+    assert (told["pages"], told["added"], told["removed"]) == (8, 1, 0)
+    assert told["skipped"] == {"secret.pdf": "encrypted"}
     chosen = run("index", folder, *model, "--index", folder.parent / "few", "--pages", "2-")
     assert "3 pages, 3 of them new" in chosen.stdout
 
