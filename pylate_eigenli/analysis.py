@@ -52,6 +52,14 @@ class Analysis:
         What we recommend, to begin with.
     reason
         Why.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pylate_eigenli import analyze
+    >>> found = analyze([torch.eye(8)[:4], torch.eye(8)[4:]])
+    >>> found.documents, round(found.effective_rank, 3)
+    (2, 4.0)
     """
 
     documents: int

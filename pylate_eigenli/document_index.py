@@ -145,7 +145,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
             if getattr(settings, name) != value:
                 raise ValueError(
                     f"{where} was made with {name}={getattr(settings, name)!r}, not {value!r}; "
-                    f"leave {name} out to use it as it is, or override the index to start again"
+                    f"leave {name} out to use it as it is, or start again with override=True (--override)"
                 )
         return settings, dim
 

@@ -38,7 +38,16 @@ class IndexLockedError(RuntimeError):
 
 
 class UploadError(RuntimeError):
-    """A server does not hold all documents that were sent to it."""
+    """A server does not hold all documents that were sent to it.
+
+    Examples
+    --------
+    >>> try:
+    ...     raise UploadError("2 of 100 documents have not arrived")
+    ... except UploadError as error:
+    ...     print(f"{error}: add them again")
+    2 of 100 documents have not arrived: add them again
+    """
 
 
 class UnknownDocumentError(KeyError):

@@ -38,6 +38,13 @@ class Spectra:
         Number of directions that there are, at most k. Shape: (n,), int64.
     tokens
         The documents.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> tokens = collect([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    >>> Spectra(torch.tensor([[2.0, 1.0]]), np.array([2]), tokens).shares.round(2).tolist()
+    [[0.67, 0.33]]
     """
 
     eigenvalues: Tensor
@@ -70,7 +77,13 @@ class Spectra:
 
 @runtime_checkable
 class SpectralFilter(Protocol):
-    """Turns eigenvalues into weights. ``str(filter)`` is what :func:`as_filter` reads."""
+    """Turns eigenvalues into weights. ``str(filter)`` is what :func:`as_filter` reads.
+
+    Examples
+    --------
+    >>> isinstance(as_filter("soft(0.1)"), SpectralFilter)
+    True
+    """
 
     def kept(self, spectra: Spectra) -> NDArray[np.int64]:
         """Return how many directions to keep, at most the rank. Shape: (n,)."""
@@ -88,6 +101,13 @@ class Hard:
 
     A document that has only r < k directions is given the expectation over all ways to complete
     it: of the k - r it lacks, each of the d - r other directions is one with equal probability.
+
+    Examples
+    --------
+    >>> from pylate_eigenli import compress
+    >>> document = [[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]]
+    >>> compress([document], k=2, filter=Hard()).weights.tolist()
+    [1.0, 1.0]
     """
 
     def __str__(self) -> str:
@@ -144,6 +164,15 @@ class Soft(Saturating):
     ----------
     tau
         The share that gets weight 1/2. By default 1 / d, that of an even spectrum.
+
+    Examples
+    --------
+    >>> from pylate_eigenli import compress
+    >>> document = [[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]]
+    >>> [round(weight, 2) for weight in compress([document], k=2, filter=Soft()).weights.tolist()]
+    [0.73, 0.23]
+    >>> str(Soft(0.1))
+    'soft(0.1)'
     """
 
     tau: float | None = None
@@ -192,6 +221,13 @@ class Energy(Hard):
     ----------
     share
         The share, in (0, 1].
+
+    Examples
+    --------
+    >>> from pylate_eigenli import compress
+    >>> document = [[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]]
+    >>> compress([document], k=2, filter=Energy(0.8)).ranks.tolist()
+    [1]
     """
 
     share: float = 0.9

@@ -25,7 +25,13 @@ _DEFAULT_MEMORY = 1 << 30
 
 @dataclass(frozen=True)
 class Settings(SpectralSettings):
-    """What an index is made with; kept in its manifest and fixed from the first document on."""
+    """What an index is made with; kept in its manifest and fixed from the first document on.
+
+    Examples
+    --------
+    >>> Settings(k=16, dtype="int8").filter
+    'hard'
+    """
 
     dtype: RowDtype = "float16"
 
@@ -50,6 +56,14 @@ class IndexStats:
         ``bytes_on_disk / documents``.
     ranks
         Number of documents by number of directions, ascending.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> index = EigenLIIndex(tempfile.mkdtemp(), k=2, show_progress=False)
+    >>> stats = index.add_documents(["a", "b"], [torch.eye(4), torch.eye(4)[:1]]).stats()
+    >>> stats.documents, stats.dim, stats.ranks
+    (2, 4, {1: 1, 2: 1})
     """
 
     documents: int

@@ -56,6 +56,12 @@ class Subspaces:
     floors
         Share of the query mass outside the subspace that a document is credited with.
         Shape: (documents,).
+
+    Examples
+    --------
+    >>> subspaces = compress([torch.eye(4)[:3], torch.eye(4)], k=2)
+    >>> len(subspaces), subspaces[1].shape
+    (2, torch.Size([2, 4]))
     """
 
     bases: Tensor

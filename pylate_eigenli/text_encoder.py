@@ -24,7 +24,13 @@ Advance = Callable[[int], None]
 
 
 class EncodedQuery(NamedTuple):
-    """A query's tokens as strings and their embeddings. Shape: (tokens, d), float32."""
+    """A query's tokens as strings and their embeddings. Shape: (tokens, d), float32.
+
+    Examples
+    --------
+    >>> EncodedQuery(["red", "apple"], np.eye(2, 8, dtype=np.float32)).embeddings.shape
+    (2, 8)
+    """
 
     tokens: list[str]
     embeddings: NDArray[np.float32]
@@ -151,6 +157,12 @@ class TextEncoder:
     ----------
     name
         Name or path of the model.
+
+    Examples
+    --------
+    >>> encoder = TextEncoder("lightonai/GTE-ModernColBERT-v1")  # loads nothing yet
+    >>> encoder.name
+    'lightonai/GTE-ModernColBERT-v1'
     """
 
     def __init__(self, name: str) -> None:

@@ -38,6 +38,11 @@ class Hit:
         Of its text; empty if that is not known.
     contributions
         What each token of the query adds to the score, if it was asked for. Shape: (tokens,).
+
+    Examples
+    --------
+    >>> Hit("apple", 1.5, title="Fruit").title
+    'Fruit'
     """
 
     id: DocumentId
@@ -49,7 +54,13 @@ class Hit:
 
 @dataclass(frozen=True)
 class Answer:
-    """The documents found for a query, best first, and the query's tokens if it was a text."""
+    """The documents found for a query, best first, and the query's tokens if it was a text.
+
+    Examples
+    --------
+    >>> [hit.id for hit in Answer([Hit("apple", 1.5), Hit("pear", 1.2)], ["fruit"]).hits]
+    ['apple', 'pear']
+    """
 
     hits: list[Hit]
     tokens: list[str] | None = None

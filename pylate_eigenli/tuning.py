@@ -44,6 +44,12 @@ class Trial:
         at int8, whatever the setting.
     per_query
         The measure of every query. Shape: (queries,).
+
+    Examples
+    --------
+    >>> trial = Trial(SpectralSettings(k=8), 0.5, 2048.0, np.array([0.0, 1.0]))
+    >>> trial.settings.k, float(trial.per_query.mean())
+    (8, 0.5)
     """
 
     settings: SpectralSettings
@@ -68,6 +74,14 @@ class Tuning:
         What was measured.
     trials
         All settings, the best first.
+
+    Examples
+    --------
+    >>> import torch
+    >>> documents = torch.nn.functional.normalize(torch.randn(30, 12, 8), dim=-1)
+    >>> tuning = tune(range(30), documents, documents[:10, :3], ks=[2, 4], show_progress=False)
+    >>> tuning.best in tuning.trials
+    True
     """
 
     best: Trial

@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 import doctest
+import importlib
 import inspect
 
 import pytest
 
 import pylate_eigenli
+
+# Where what the README names is found, beside the package itself.
+MODULES = (
+    "analysis", "baselines", "evaluation.beir", "evaluation.bootstrap", "evaluation.mteb_search",
+    "evaluation.run", "explanation", "filters", "index", "projection", "serve.app",
+    "serve.batching", "serve.limits", "serve.service", "sources", "storage", "subspace", "sv_index",
+    "text_encoder", "text_index", "texts", "tuning", "vision",
+)  # fmt: skip
+
+
+def public_classes():
+    for name in MODULES:
+        module = importlib.import_module(f"pylate_eigenli.{name}")
+        for attribute in getattr(module, "__all__", vars(module)):
+            value = getattr(module, attribute)
+            own = hasattr(module, "__all__") or getattr(value, "__module__", "") == module.__name__
+            if inspect.isclass(value) and own and not attribute.startswith("_"):
+                yield pytest.param(value, id=f"{name}.{attribute}")
+
+
+@pytest.mark.parametrize("public", list(public_classes()))
+def test_every_public_class_has_an_example(public):
+    assert doctest.DocTestParser().get_examples(public.__doc__ or "")
 
 
 @pytest.mark.parametrize("name", [n for n in pylate_eigenli.__all__ if n != "__version__"])

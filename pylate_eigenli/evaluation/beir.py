@@ -28,6 +28,12 @@ class Collection:
         Whether a document with the id of a query is no answer to it unless it is judged to be one.
         BEIR ignores all such documents, for the sake of ArguAna and Quora; but collections that
         number both documents and queries from 1 on have them, too, by coincidence.
+
+    Examples
+    --------
+    >>> corpus, queries = {"d1": "Apples are red."}, {"q1": "apples"}
+    >>> Collection("fruit", corpus, queries, {"q1": {"d1": 1}}).qrels["q1"]
+    {'d1': 1}
     """
 
     name: str

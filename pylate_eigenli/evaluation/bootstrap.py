@@ -17,7 +17,14 @@ _DRAWN_AT_ONCE = 1 << 22  # 32 MB of query numbers
 
 
 class Interval(NamedTuple):
-    """A difference and the bounds of its 95 % interval."""
+    """A difference and the bounds of its 95 % interval.
+
+    Examples
+    --------
+    >>> interval = paired_interval([0.5, 0.7, 0.9], [0.4, 0.6, 0.8])
+    >>> round(interval.difference, 3), interval.low <= interval.difference <= interval.high
+    (0.1, True)
+    """
 
     difference: float
     low: float

@@ -120,6 +120,12 @@ class Cell:
 
     ``decimals`` is how many were printed, so the number rounded lies within
     ``value ± rounding``.
+
+    Examples
+    --------
+    >>> cell = select(table="beir_recall", dataset="SciFact", method="EigenLI", k=32)[0]
+    >>> cell.metric, cell.dataset
+    ('Recall', 'SciFact')
     """
 
     table: str

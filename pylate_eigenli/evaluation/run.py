@@ -43,6 +43,11 @@ class Result:
     per_query
         By metric and cutoff, as ``"nDCG@10"``, the values of the judged queries, always in the same
         order.
+
+    Examples
+    --------
+    >>> Result("model", "data", "full", 10, 0.1, 512.0, {"nDCG@10": [1.0, 0.5]})["nDCG@10"]
+    0.75
     """
 
     model: str

@@ -77,6 +77,14 @@ def create_app(
         name them, or web pages could reach it under a name of their own.
     max_body_bytes
         Size of a request's body, at most.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli.serve.service import Service
+    >>> app = create_app(Service(tempfile.mkdtemp()), token="open sesame")
+    >>> sorted(app.openapi()["paths"])
+    ['/documents', '/health', '/info', '/search', '/spectrum']
     """
     searching, changing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
     search_batched = Batcher(service.search, searching)

@@ -13,7 +13,20 @@ Answer = TypeVar("Answer")
 
 
 class OverloadedError(RuntimeError):
-    """More requests are waiting than will ever be answered in time."""
+    """More requests are waiting than will ever be answered in time.
+
+    Examples
+    --------
+    >>> from concurrent.futures import ThreadPoolExecutor
+    >>> async def crowded() -> int:
+    ...     with ThreadPoolExecutor(1) as executor:
+    ...         batcher = Batcher(list, executor, max_waiting=2)
+    ...         calls = (batcher(n) for n in range(5))
+    ...         answers = await asyncio.gather(*calls, return_exceptions=True)
+    ...     return sum(isinstance(answer, OverloadedError) for answer in answers)
+    >>> asyncio.run(crowded())
+    3
+    """
 
 
 class Batcher(Generic[Request, Answer]):

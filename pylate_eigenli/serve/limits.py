@@ -8,7 +8,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class BodyLimit:
-    """Middleware that answers 413 to bodies of more than ``max_bytes``, announced or not."""
+    """Middleware that answers 413 to bodies of more than ``max_bytes``, announced or not.
+
+    Examples
+    --------
+    >>> from starlette.applications import Starlette
+    >>> app = Starlette()
+    >>> app.add_middleware(BodyLimit, max_bytes=1 << 20)
+    """
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self._app = app

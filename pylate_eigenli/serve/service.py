@@ -36,6 +36,21 @@ class Service:
         The folder of an index.
     model
         Name or path of a PyLate model; by default the one the index was made with.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with TextIndex(folder, k=2) as index:
+    ...     index.add([TextDocument("apple", "Apples are red.")], [[[1.0, 0.0, 0.0]]])
+    1
+    >>> service = Service(folder)
+    >>> service.add([DocumentIn(id="pear", text="Pears.", embeddings=[[0.0, 1.0, 0.0]])]).documents
+    2
+    >>> request = SearchRequest(queries_embeddings=[[[0.0, 1.0, 0.0]]], k=1)
+    >>> service.search([request])[0].results[0].hits[0].snippet
+    'Pears.'
+    >>> service.close()
     """
 
     def __init__(self, path: str | Path, model: str | None = None) -> None:

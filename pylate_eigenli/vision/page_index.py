@@ -31,7 +31,13 @@ _PAGES_PER_COMMIT = 32
 
 @dataclass(frozen=True)
 class PageHit:
-    """A page that answers a question; ``page`` is None for a file that is a single image."""
+    """A page that answers a question; ``page`` is None for a file that is a single image.
+
+    Examples
+    --------
+    >>> PageHit("annual.pdf", 3, 21.5).page
+    3
+    """
 
     document: str
     page: int | None

@@ -34,6 +34,16 @@ class Page:
         From 1 on; None for a file that is a single image.
     image
         The page as an RGB image.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> folder = tempfile.mkdtemp()
+    >>> Image.new("RGB", (20, 10)).save(f"{folder}/letter.png")
+    >>> (page,) = PageReader(folder).read()
+    >>> page.document, page.number, page.image.size
+    ('letter.png', None, (20, 10))
     """
 
     document: str
