@@ -8,14 +8,15 @@ and grows from document to document.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from typing import TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from . import backends, vector_column
-from .storage import Snapshot, Transaction
+from . import backends
+from .storage import Segment, Snapshot, Transaction
 from .sv_encoding import SVSettings
 
 # So many documents that the structure does not know are worth its growth.
@@ -25,6 +26,9 @@ _MAX_DEAD_SHARE = 0.3
 _VECTORS_AT_ONCE = 1024
 # Arrays of the collection: the structure, and the labels of the documents in it.
 _ANN, _ANN_LABELS = "ann", "ann.labels"
+
+# Reads the vectors at some rows of a segment.
+Read: TypeAlias = Callable[[Segment, NDArray[np.int64]], torch.Tensor]
 
 
 class Accelerator:
@@ -85,7 +89,7 @@ def is_due(snapshot: Snapshot, settings: SVSettings) -> bool:
     return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
 
 
-def build(transaction: Transaction, settings: SVSettings, width: int) -> None:
+def build(transaction: Transaction, settings: SVSettings, width: int, read: Read) -> None:
     """Bring the structure up to date, made anew if many documents were removed.
 
     Parameters
@@ -96,6 +100,8 @@ def build(transaction: Transaction, settings: SVSettings, width: int) -> None:
         What the index is made with.
     width
         Dimension D of the vectors.
+    read
+        Reads them.
     """
     snapshot = transaction.base
     size = len(snapshot)
@@ -113,8 +119,8 @@ def build(transaction: Transaction, settings: SVSettings, width: int) -> None:
     if backend is None:
         backend = backends.make(settings.backend, width, size, settings.backend_options)
         if backend.sample_size:
-            backend.train(_sample(snapshot, settings, width, backend.sample_size))
-    for labels, vectors in _vectors(snapshot, settings, width, covered):
+            backend.train(_sample(snapshot, read, backend.sample_size))
+    for labels, vectors in _vectors(snapshot, read, covered):
         backend.add(labels, vectors.numpy())
     transaction.set_collection(_ANN, backend.to_bytes())
     transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
@@ -133,7 +139,7 @@ def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:
 
 
 def _vectors(
-    snapshot: Snapshot, settings: SVSettings, width: int, from_label: int
+    snapshot: Snapshot, read: Read, from_label: int
 ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
     """Yield labels and vectors of the living documents from a label on, in batches."""
     for segment in snapshot.segments:
@@ -141,11 +147,11 @@ def _vectors(
         rows = np.flatnonzero(segment.alive & (labels >= from_label))
         for begin in range(0, len(rows), _VECTORS_AT_ONCE):
             part = rows[begin : begin + _VECTORS_AT_ONCE]
-            yield labels[part], vector_column.read(segment, part, settings.dtype, width)
+            yield labels[part], read(segment, part)
 
 
-def _sample(snapshot: Snapshot, settings: SVSettings, width: int, n: int) -> NDArray[np.float32]:
+def _sample(snapshot: Snapshot, read: Read, n: int) -> NDArray[np.float32]:
     """Return vectors of at most n living documents, evenly spread."""
     step = max(1, -(-len(snapshot) // n))
-    parts = [vectors[::step] for _, vectors in _vectors(snapshot, settings, width, 0)]
+    parts = [vectors[::step] for _, vectors in _vectors(snapshot, read, 0)]
     return np.asarray(torch.cat(parts).numpy())

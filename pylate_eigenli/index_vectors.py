@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from .sv_index import EigenLISVIndex
 from .vectors import pack_subspaces, packed_dim
 
 # Columns that are of no use without the vectors they belong to.
-_OF_VECTORS = {"label", "vector", "vector_scale"}
+_OF_VECTORS = {"label", *vector_column.COLUMNS}
 
 
 @dataclass(frozen=True)
@@ -65,8 +64,7 @@ class IndexVectors:
             return cls(snapshot, d, packed_dim(d), None, _packed_bases)
         settings = index.settings
         width = settings.width(d)
-        read = partial(vector_column.read, dtype=settings.dtype, dim=width)
-        projections = index._projections(snapshot)
+        projections, read = index._projections(snapshot), index._reader(snapshot)
         return cls(snapshot, settings.token_projection or d, width, projections, read)
 
     def batches(self, batch_size: int) -> Iterator[NDArray[np.int64]]:

@@ -26,7 +26,7 @@ from .vectors import pack_queries, pack_subspaces, packed_dim, unpack, unpacked_
 KeepTokens = Literal["none", "float16", "int8"]
 
 _PROJECTION = "projection."  # begins the names of their arrays in the collection
-_CENTRE = "centre"
+_CENTRE, _AXIS = "centre", "axis"
 _ISOTROPIC_DOCUMENTS = 32  # that the centre is an average of, besides those of the first batch
 
 
@@ -83,11 +83,14 @@ class Projections(NamedTuple):
     centre
         What is subtracted from vectors that are not projected, near the mean of all of them: codes
         of few bits are best spent on what documents do not have in common. Shape: (D,), float32.
+    axis
+        The direction of that mean: see :mod:`pylate_eigenli.vector_column`. Shape: (D,), float32.
     """
 
     tokens: TokenProjection | None = None
     vectors: SVProjection | None = None
     centre: Tensor | None = None
+    axis: Tensor | None = None
 
     @classmethod
     def load(cls, arrays: Mapping[str, NDArray[Any]]) -> Projections:
@@ -97,11 +100,12 @@ class Projections(NamedTuple):
             kind, _, rest = name.removeprefix(_PROJECTION).partition(".")
             if name.startswith(_PROJECTION):
                 found[kind][rest] = array
-        centre = arrays.get(_CENTRE)
+        centre, axis = arrays.get(_CENTRE), arrays.get(_AXIS)
         return cls(
             TokenProjection.from_arrays(found["tokens"]) if found["tokens"] else None,
             SVProjection.from_arrays(found["vectors"]) if found["vectors"] else None,
             None if centre is None else torch.tensor(centre),
+            None if axis is None else torch.tensor(axis),
         )
 
     def store(self, transaction: Transaction) -> None:
@@ -110,20 +114,23 @@ class Projections(NamedTuple):
             if projection is not None:
                 for name, array in projection.to_arrays().items():
                     transaction.set_collection(f"{_PROJECTION}{kind}.{name}", array)
-        if self.centre is not None:
-            transaction.set_collection(_CENTRE, self.centre.numpy())
+        for name, vector in ((_CENTRE, self.centre), (_AXIS, self.axis)):
+            if vector is not None:
+                transaction.set_collection(name, vector.numpy())
 
     def centred_on(self, packed: Tensor, settings: SVSettings) -> Projections:
-        """Return the projections with a centre chosen for vectors like those given (n, D).
+        """Return the projections with centre and axis chosen for vectors like those given (n, D).
 
         The average k-dimensional subspace, (k / d) I, counts as some of them, so that a first
         batch of few documents does no harm.
         """
         if self.vectors is not None:
-            return self
+            mean = self.vectors.directions @ self.vectors.mean
+            return self._replace(axis=torch.nn.functional.normalize(mean, dim=0))
         isotropic = _isotropic(settings, unpacked_dim(packed.shape[1]))
         total = packed.sum(0, dtype=torch.float64) + _ISOTROPIC_DOCUMENTS * isotropic
-        return self._replace(centre=(total / (len(packed) + _ISOTROPIC_DOCUMENTS)).float())
+        centre = (total / (len(packed) + _ISOTROPIC_DOCUMENTS)).float()
+        return self._replace(centre=centre, axis=torch.nn.functional.normalize(centre, dim=0))
 
     def project(self, batch: TokenBatch) -> TokenBatch:
         """Return the tokens that subspaces are made of and compared with."""

@@ -186,7 +186,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             # For the other batches of this transaction, too.
             projections = self._given = projections.centred_on(packed, settings)
             projections.store(transaction)
-        columns = vector_column.encode(projections.document_vectors(packed), settings.dtype)
+        vectors = projections.document_vectors(packed)
+        columns = vector_column.encode(vectors, settings.dtype, projections.axis)
         documents: dict[str, NDArray[Any]] = {
             "label": np.arange(first, first + len(ids)),
             **columns,
@@ -194,15 +195,21 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         }
         transaction.append(ids, documents=documents, rows=kept.rows, lengths=kept.lengths)
         width = settings.width(tokens.dim)
-        return projections.matrix_sum(vector_column.decode(columns, settings.dtype, width))
+        stored = vector_column.decode(columns, settings.dtype, width, projections.axis)
+        return projections.matrix_sum(stored)
 
     def _matrix_sum(
         self, snapshot: Snapshot, segment: Segment, documents: NDArray[np.int64]
     ) -> NDArray[np.float64]:
+        vectors = self._reader(snapshot)(segment, documents)
+        return self._projections(snapshot).matrix_sum(vectors)
+
+    def _reader(self, snapshot: Snapshot) -> accelerator.Read:
+        """Return what reads the vectors at some rows of a segment of a state."""
         settings, dim = self._settings_of(snapshot)
         assert dim is not None
-        vectors = vector_column.read(segment, documents, settings.dtype, settings.width(dim))
-        return self._projections(snapshot).matrix_sum(vectors)
+        width, axis = settings.width(dim), self._projections(snapshot).axis
+        return partial(vector_column.read, dtype=settings.dtype, dim=width, axis=axis)
 
     def _projections(self, snapshot: Snapshot) -> Projections:
         """Return the projections of a state, loaded once."""
@@ -296,7 +303,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
     def _scan(self, snapshot: Snapshot, begin: int, vectors: torch.Tensor) -> NDArray[np.float32]:
         """Return the scores of all global rows from ``begin`` on, -inf for the dead."""
         scores = np.full((len(vectors), int(snapshot.starts[-1]) - begin), -np.inf, np.float32)
-        dtype = self._settings_of(snapshot)[0].dtype
+        dtype, axis = self._settings_of(snapshot)[0].dtype, self._projections(snapshot).axis
         if not len(vectors):
             return scores
         for start, segment in zip(snapshot.starts.tolist(), snapshot.segments, strict=False):
@@ -304,7 +311,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
             if first >= segment.n_documents:
                 continue
             target = scores[:, start + first - begin : start + segment.n_documents - begin]
-            target[:] = vector_column.scores(segment, slice(first, None), dtype, vectors)
+            target[:] = vector_column.scores(segment, slice(first, None), dtype, vectors, axis)
             target[:, ~segment.alive[first:]] = -np.inf
         return scores
 
@@ -312,10 +319,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         self, snapshot: Snapshot, rows: NDArray[np.int64], vector: torch.Tensor
     ) -> NDArray[np.float32]:
         """Return the scores of chosen global rows for one query vector (1, D)."""
-        dtype = self._settings_of(snapshot)[0].dtype
+        dtype, axis = self._settings_of(snapshot)[0].dtype, self._projections(snapshot).axis
         scores = np.empty(len(rows), np.float32)
         for segment, local, positions in snapshot.by_segment(rows):
-            scores[positions] = vector_column.scores(segment, local, dtype, vector)[0]
+            scores[positions] = vector_column.scores(segment, local, dtype, vector, axis)[0]
         return scores
 
     def _reranked(
@@ -348,7 +355,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         settings, dim = self.settings, self.dim
         if settings.backend != "exact" and dim is not None:
             with self._open_store.transaction() as transaction:
-                accelerator.build(transaction, settings, settings.width(dim))
+                read = self._reader(transaction.base)
+                accelerator.build(transaction, settings, settings.width(dim), read)
         return self
 
     def recall_against_exact(self, queries_embeddings: Any, k: int = 10) -> float:

@@ -119,7 +119,8 @@ def _product_quantizer(folder: str, ids: list[str], documents: Sequence[Any], bi
     from ..vectors import pack_moments, packed_dim
 
     width = packed_dim(documents[0].shape[1])
-    options = FaissOptions(factory=f"PQ{width * bits // 8}x8")
+    # "np": without an optimisation for Hamming distances, which takes most of the time.
+    options = FaissOptions(factory=f"PQ{width * bits // 8}x8np")
     backend = FaissBackend(width, len(ids), options)
     vectors = Projections().packed(collect(documents), SVSettings()).numpy()
     backend.train(vectors)
