@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .householder import reflect_back, tridiagonalise
+from .householder import dot, reflect_back, tridiagonalise
 from .moments import BLOCK, gram, second_moment
-from .simd import LANES, load, splat, store, total
+from .simd import LANES, load, splat, store
 from .tridiagonal import eigenvectors, largest_eigenvalues
 
 _jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
@@ -46,14 +46,6 @@ def _in_whole_lanes(x: Any, buffer: Any) -> Any:
 
 
 @_jit
-def _dot(x: Any, y: Any) -> Any:
-    products = splat(np.float32(0))
-    for c in range(0, x.shape[0], LANES):
-        products = products + load(x, c) * load(y, c)
-    return total(products)
-
-
-@_jit
 def _subtract(row: Any, scale: Any, x: Any) -> None:
     for c in range(0, row.shape[0], LANES):
         store(row, c, load(row, c) - splat(scale) * load(x, c))
@@ -61,7 +53,7 @@ def _subtract(row: Any, scale: Any, x: Any) -> None:
 
 @_jit
 def _normalise(row: Any) -> None:
-    scale = splat(np.float32(1 / math.sqrt(_dot(row, row))))
+    scale = splat(np.float32(1 / math.sqrt(dot(row, row, 0, row.shape[0]))))
     for c in range(0, row.shape[0], LANES):
         store(row, c, load(row, c) * scale)
 
@@ -76,11 +68,11 @@ def _orthonormalise(z: Any, rank: int) -> bool:
     for r in range(rank):
         changed = False
         for s in range(r):
-            dot = _dot(z[r], z[s])
-            if not abs(dot) <= _OVERLAP:
+            overlap = dot(z[r], z[s], 0, z.shape[1])
+            if not abs(overlap) <= _OVERLAP:
                 return False
-            if abs(dot) > _ORTHOGONALITY:
-                _subtract(z[r], dot, z[s])
+            if abs(overlap) > _ORTHOGONALITY:
+                _subtract(z[r], overlap, z[s])
                 changed = True
         if changed:
             _normalise(z[r])
@@ -110,7 +102,7 @@ def _lift(x: Any, z: Any, rank: int, out: Any) -> None:
             store(out[r + 3], c, s3)
     for r in range(rank):
         for s in range(r):
-            _subtract(out[r], _dot(out[r], out[s]), out[s])
+            _subtract(out[r], dot(out[r], out[s], 0, out.shape[1]), out[s])
         _normalise(out[r])
 
 

@@ -18,7 +18,8 @@ _jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 
 
 @_jit
-def _dot(x: Any, y: Any, begin: int, end: int) -> Any:
+def dot(x: Any, y: Any, begin: int, end: int) -> Any:
+    """Return the inner product of a part of two rows, in whole lanes."""
     products = splat(np.float32(0))
     for c in range(begin, end, LANES):
         products = products + load(x, c) * load(y, c)
@@ -96,7 +97,7 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
         alpha = row[j + 1]
         for c in range(first, j + 2):
             row[c] = 0
-        sigma = _dot(row, row, below, size)
+        sigma = dot(row, row, below, size)
         if sigma == 0:
             tau[j], off[j], scale = none, alpha, none
         else:
@@ -113,7 +114,7 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
         w[j] = 0
         # At the first step there is nothing to subtract yet: w is zero, and last is finite.
         _update_and_multiply(a, j + 1, last, w, reflector, product)
-        share = tau[j] * _dot(product, reflector, below, size) * half
+        share = tau[j] * dot(product, reflector, below, size) * half
         for c in range(below, size, LANES):
             rest = load(product, c) - splat(np.float32(share)) * load(reflector, c)
             store(w, c, splat(tau[j]) * rest)
@@ -144,7 +145,7 @@ def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
         first, second = v[j], v[max(j - 1, 0)]
         begin = j // LANES * LANES
         tau1, tau2 = tau[j], tau[j - 1] if j > 0 else np.float32(0)
-        overlap = _dot(first, second, begin, size)
+        overlap = dot(first, second, begin, size)
         for r in range(0, z.shape[0], 4):
             r0, r1, r2, r3 = z[r], z[r + 1], z[r + 2], z[r + 3]
             a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = none
