@@ -130,6 +130,11 @@ class Saturating(ABC):
     The other directions get the weight of an equal part of the energy that is left. With all
     directions kept, the document's matrix is M (M + t I)^-1, t being the threshold times the trace
     of the moment M: see :mod:`pylate_eigenli.soft`.
+
+    Examples
+    --------
+    >>> isinstance(as_filter("soft"), Saturating), isinstance(as_filter("hard"), Saturating)
+    (True, False)
     """
 
     @abstractmethod
@@ -199,6 +204,12 @@ class Ridge(Saturating):
     ----------
     tokens
         The number t of tokens whose energy gets weight 1/2.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> Ridge().thresholds(collect([np.eye(2, 8), np.eye(5, 8)]))
+    array([0.5, 0.2])
     """
 
     tokens: float = 1.0

@@ -1,9 +1,4 @@
-"""Single vectors as columns of a segment: written, scanned and read back at any precision.
-
-Of a vector that is to be rounded, its part along an *axis* that all documents have much of is kept
-aside, as one float: documents differ in how much of it they have, by their length for instance, and
-in a code of few bits that difference would drown what tells them apart.
-"""
+"""Single vectors as columns of a segment: written, scanned and read back at any precision."""
 
 from __future__ import annotations
 
@@ -15,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .axis_codes import AxisCodes
 from .codes import Bits, Codes
 from .storage import Segment
 
@@ -27,23 +23,24 @@ _BLOCK_BYTES = 32 << 20
 
 
 def encode(vectors: Tensor, dtype: VectorDtype, axis: Tensor | None) -> dict[str, NDArray[Any]]:
-    """Return the columns of vectors (n, D), float32; axis is of length 1. Shape: (D,)."""
+    """Return the columns of vectors (n, D), float32; see :class:`AxisCodes` for the axis."""
     if dtype not in _BITS:
         return {"vector": vectors.numpy().astype(dtype)}
-    if axis is None:
-        codes = Codes.encode(vectors, _BITS[dtype])
-        return {"vector": codes.values, "vector_scale": codes.scales}
-    along = vectors @ axis
-    codes = Codes.encode(torch.addr(vectors, along, axis, alpha=-1), _BITS[dtype])
-    # What rounding has put back along the axis is taken off again: that part is exact.
-    left = along.numpy() - codes.scores(axis[None])[0]
-    return {"vector": codes.values, "vector_scale": codes.scales, "vector_along": left}
+    coded = AxisCodes.encode(vectors, _BITS[dtype], axis)
+    columns: dict[str, NDArray[Any]] = {
+        "vector": coded.codes.values,
+        "vector_scale": coded.codes.scales,
+    }
+    return columns if coded.along is None else {**columns, "vector_along": coded.along}
 
 
-def _codes(segment: Segment, dtype: VectorDtype, dim: int, rows: Any) -> Codes:
-    return Codes(
-        segment.column("vector")[rows], segment.column("vector_scale")[rows], _BITS[dtype], dim
-    )
+def _coded(columns: Mapping[str, NDArray[Any]], dtype: VectorDtype, dim: int) -> AxisCodes:
+    codes = Codes(columns["vector"], columns["vector_scale"], _BITS[dtype], dim)
+    return AxisCodes(codes, columns.get("vector_along"))
+
+
+def _columns(segment: Segment, rows: slice | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
+    return {name: segment.column(name)[rows] for name in COLUMNS if segment.has(name)}
 
 
 def scores(
@@ -54,12 +51,10 @@ def scores(
     axis: Tensor | None,
 ) -> NDArray[np.float32]:
     """Return the inner products of queries (m, D) with the vectors at rows. Shape: (m, rows)."""
+    columns = _columns(segment, rows)
     if dtype in _BITS:
-        products = _codes(segment, dtype, queries.shape[1], rows).scores(queries)
-        if axis is not None:
-            products += np.outer(queries @ axis, segment.column("vector_along")[rows])
-        return products
-    stored = segment.column("vector")[rows]
+        return _coded(columns, dtype, queries.shape[1]).scores(queries, axis)
+    stored = columns["vector"]
     out = np.empty((len(queries), len(stored)), np.float32)
     step = max(1, _BLOCK_BYTES // (4 * queries.shape[1]))
     for begin in range(0, len(stored), step):
@@ -74,10 +69,7 @@ def decode(
     """Return what :func:`encode` has made columns of, as they keep it. Shape: (n, D), float32."""
     if dtype not in _BITS:
         return torch.tensor(columns["vector"], dtype=torch.float32)
-    vectors = Codes(columns["vector"], columns["vector_scale"], _BITS[dtype], dim).decode()
-    if axis is not None:
-        vectors.addr_(torch.tensor(columns["vector_along"]), axis)
-    return vectors
+    return _coded(columns, dtype, dim).decode(axis)
 
 
 def read(
@@ -88,5 +80,4 @@ def read(
     axis: Tensor | None,
 ) -> Tensor:
     """Return the vectors at rows, as far as their precision goes. Shape: (rows, D), float32."""
-    columns = {name: segment.column(name)[rows] for name in COLUMNS if segment.has(name)}
-    return decode(columns, dtype, dim, axis)
+    return decode(_columns(segment, rows), dtype, dim, axis)

@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..axis_codes import AxisCodes
 from ..background import Background, matrix_sum
 from ..background import Queries as PreparedQueries
 from ..baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
-from ..codes import Codes
 from ..settings import PRESETS, SpectralSettings
 from ..subspace import Subspaces
 from ..sv_encoding import Projections, SVSettings
@@ -230,8 +230,8 @@ class EigenLISV:
     >>> queries = sv.encode_queries(collect([[[0.6, 0.8]]], names="query"))
     >>> sv.scores(queries, documents).round(2)
     array([[0.36, 0.64]], dtype=float32)
-    >>> sv.nbytes_per_document(documents)  # d (d + 1) / 2 bytes and a scale
-    7.0
+    >>> sv.nbytes_per_document(documents)  # d (d + 1) / 2 bytes and two floats
+    11.0
     """
 
     name: str
@@ -242,34 +242,36 @@ class EigenLISV:
     def is_relative(self) -> bool:
         return bool(self.settings.idf or self.settings.background)
 
-    def among(self, parts: Iterable[Codes]) -> EigenLISV:
-        matrices = (
-            (self._projections(part.dim).matrix_sum(part.decode()), len(part.values))
-            for part in parts
-        )
-        return replace(self, background=_sum(matrices))
+    def among(self, parts: Iterable[AxisCodes]) -> EigenLISV:
+        def matrices(part: AxisCodes) -> NDArray[np.float64]:
+            projections = self._projections(part.codes.dim)
+            return projections.matrix_sum(part.decode(projections.axis))
+
+        return replace(self, background=_sum((matrices(part), len(part)) for part in parts))
 
     def _projections(self, width: int) -> Projections:
         """Return what centres vectors of a width on what no document has to be known for."""
         return Projections().centred_on(torch.zeros(0, width), self.settings)
 
-    def encode_documents(self, documents: TokenBatch) -> Codes:
+    def encode_documents(self, documents: TokenBatch) -> AxisCodes:
         packed = Projections().packed(documents, self.settings)
-        return Codes.encode(self._projections(packed.shape[1]).document_vectors(packed), bits=8)
+        projections = self._projections(packed.shape[1])
+        return AxisCodes.encode(projections.document_vectors(packed), 8, projections.axis)
 
     def encode_queries(self, queries: TokenBatch) -> tuple[Tensor, NDArray[np.float32]]:
         prepared = _prepared(queries, self.settings, self.background)
         return self._projections(packed_dim(queries.dim)).query_vectors(prepared)
 
     def scores(
-        self, queries: tuple[Tensor, NDArray[np.float32]], documents: Codes
+        self, queries: tuple[Tensor, NDArray[np.float32]], documents: AxisCodes
     ) -> NDArray[np.float32]:
         vectors, constants = queries
-        result: NDArray[np.float32] = documents.scores(vectors) + constants[:, None]
+        axis = self._projections(vectors.shape[1]).axis
+        result: NDArray[np.float32] = documents.scores(vectors, axis) + constants[:, None]
         return result
 
-    def nbytes_per_document(self, documents: Codes) -> float:
-        return float(documents.values.shape[1] + documents.scales.itemsize)
+    def nbytes_per_document(self, documents: AxisCodes) -> float:
+        return float(documents.codes.values.shape[1] + 2 * documents.codes.scales.itemsize)
 
 
 def _sum(matrices: Iterable[tuple[NDArray[np.float64], int]]) -> Background:

@@ -245,7 +245,7 @@ class TestSpectrum:
 
 def test_presets_are_kept_by_the_index(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
     report("index", tmp_path / "plus", corpus, "--model", tiny_model, "--k", 4, "--preset", "plus")
-    assert report("info", tmp_path / "plus")["settings"]["filter"] == "soft"
+    assert report("info", tmp_path / "plus")["settings"]["filter"] == "ridge"
 
 
 def test_bench_times_compression(tmp_path: Path) -> None:

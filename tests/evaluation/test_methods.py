@@ -142,7 +142,7 @@ class TestSizes:
         encoded = method("muvera").encode_documents(documents)
         assert method("muvera").nbytes_per_document(encoded) == 2 * 10240
         encoded = method("eigenli-sv-8").encode_documents(documents)
-        assert method("eigenli-sv-8").nbytes_per_document(encoded) == 32 * 33 // 2 + 4
+        assert method("eigenli-sv-8").nbytes_per_document(encoded) == 32 * 33 // 2 + 8
 
 
 class TestNames:
