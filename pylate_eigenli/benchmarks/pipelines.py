@@ -77,11 +77,28 @@ def _plaid(folder: str, ids: list[str], documents: Sequence[Any]) -> Search:
     return lambda queries: index(_floats(queries), k=_DEPTH)
 
 
+class _TakesLists:
+    """A Voyager index for PyLate 1.6, which gives it lists of vectors; Voyager 2.2 wants arrays."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+
+    def add_items(self, vectors: Sequence[Any]) -> Any:
+        return self._index.add_items(np.asarray(vectors))
+
+    def query(self, vectors: Sequence[Any], k: int, **options: Any) -> Any:
+        return self._index.query(np.asarray(vectors), k, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._index, name)
+
+
 def _voyager_tokens(folder: str, ids: list[str], documents: Sequence[Any]) -> Search:
     from pylate import indexes, retrieve
 
     dim = documents[0].shape[1]
     index = indexes.Voyager(folder, "voyager", override=True, embedding_size=dim)
+    index.index = _TakesLists(index.index)
     index.add_documents(ids, _floats(documents))
     retriever = retrieve.ColBERT(index=index)
     return lambda queries: retriever.retrieve(_floats(queries), k=_DEPTH, k_token=200)
