@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .kernels.moments import BLOCK, second_moment
+from .kernels.moments import BLOCK, padded, second_moment
 from .kernels.simd import LANES, load, splat, store
 from .parallel import for_ranges
 from .tokens import TokenBatch
@@ -105,14 +105,14 @@ def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
     square of the condition, which is large if the energy is in few directions and tau is small.
     """
     d = tokens.shape[1]
-    size = -(-d // BLOCK) * BLOCK
+    size = padded(d, BLOCK)
     matrix = np.empty((size, size), np.float32)
     for document in range(out.shape[0]):
         x = tokens[offsets[document] : offsets[document + 1]]
         if size > d:
-            padded = np.zeros((x.shape[0], size), np.float32)
-            padded[:, :d] = x
-            x = padded
+            wide = np.zeros((x.shape[0], size), np.float32)
+            wide[:, :d] = x
+            x = wide
         second_moment(x, matrix)
         trace = 0.0
         for i in range(d):

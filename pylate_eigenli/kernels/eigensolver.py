@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from .householder import dot, reflect_back, tridiagonalise
-from .moments import BLOCK, gram, second_moment
+from .moments import BLOCK, gram, padded, second_moment
 from .simd import LANES, load, splat, store
 from .tridiagonal import eigenvectors, largest_eigenvalues
 
@@ -38,11 +38,11 @@ _NEGLIGIBLE = 1e-18  # components of unit vectors; their products would be subno
 def _in_whole_lanes(x: Any, buffer: Any) -> Any:
     """Return a view of the buffer that holds x, with zeros up to whole lanes both ways."""
     m, d = x.shape
-    padded = buffer[: -(-m // LANES) * LANES]
-    padded[:m, :d] = x
-    padded[m:] = 0
-    padded[:, d:] = 0
-    return padded
+    whole = buffer[: padded(m, LANES)]
+    whole[:m, :d] = x
+    whole[m:] = 0
+    whole[:, d:] = 0
+    return whole
 
 
 @_jit
@@ -151,13 +151,13 @@ def solve(
         apart and another solver has to be asked. Shape: (documents,).
     """
     d = tokens.shape[1]
-    size, wide = -(-d // BLOCK) * BLOCK, -(-k // LANES) * LANES
+    size, wide = padded(d, BLOCK), padded(k, LANES)
     longest = 0
     for document in range(offsets.shape[0] - 1):
         m = offsets[document + 1] - offsets[document]
         if m < d or size > d:
             longest = max(longest, m)
-    buffer = np.empty((-(-longest // LANES) * LANES, size), np.float32)
+    buffer = np.empty((padded(longest, LANES), size), np.float32)
     matrix = np.empty(size * size, np.float32)
     reflections = np.empty(size * size, np.float32)
     tau = np.empty(size, np.float32)
@@ -176,7 +176,7 @@ def solve(
         wanted = min(k, n)
         if dual or size > d:
             x = _in_whole_lanes(x, buffer)
-        side = -(-m // LANES) * LANES if dual else size
+        side = padded(m, LANES) if dual else size
         a = matrix[: side * side].reshape(side, side)
         if dual:
             gram(x, a)
@@ -195,7 +195,7 @@ def solve(
         sound = rank > 0
         for r in range(rank):
             sound = sound and settled[r] and abs(found[r] - start[r]) <= 8 * width
-        rows = -(-rank // 4) * 4
+        rows = padded(rank, 4)
         back = rotated[: rows * side].reshape(rows, side)
         back[:] = 0
         for i in range(n):

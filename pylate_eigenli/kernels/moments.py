@@ -25,6 +25,12 @@ TOKENS_PER_SUM = 64
 
 
 @_jit
+def padded(n: int, step: int) -> int:
+    """Return the next whole number of steps."""
+    return -(-n // step) * step
+
+
+@_jit
 def second_moment(x: Any, out: Any) -> None:
     """Write X'X of x (m, d) to the upper blocks of out (d, d); d has to be a multiple of BLOCK."""
     m, d = x.shape
