@@ -6,7 +6,9 @@ user's cache; where that cannot be made, tests that need the server are skipped 
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -22,10 +24,19 @@ PYTHON = ENVIRONMENT / "bin" / "python"
 REQUIREMENTS = ["milvus==2.3.5", "pymilvus==2.3.8", "setuptools<80", "marshmallow<4"]
 
 SERVE = """
-import sys
+import socket, sys
 from milvus import default_server as server
+
+def bound(port):
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except OSError:
+        return None
+
+# By itself it takes the ports of a server killed a moment ago for used, and then the next ones.
+server.config.try_bind_port = bound
 server.set_base_dir(sys.argv[1])
-server.listen_port = int(sys.argv[2])
+server.config.update(proxy_port=int(sys.argv[2]))
 # For small, busy tests: by default everything waits for ticks of up to a second, and a server
 # that starts again for its predecessor, which may only be slow to answer.
 for name, value in (
@@ -61,14 +72,21 @@ def _install() -> None:
         pytest.skip(f"the wheel of the Milvus server cannot be installed: {reason}")
 
 
+def _free_port() -> int:
+    """One that no outgoing connection is given while the server that listens to it is dead."""
+    for port in random.sample(range(20_000, 32_000), 100):
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    pytest.skip("there is no free port for the Milvus server")
+
+
 class RealMilvus:
     """A server with its data in a folder; it can be killed and started again."""
 
     def __init__(self, folder: Path) -> None:
         _install()
         self._folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._port = free.getsockname()[1]
+        self._port = _free_port()
         binaries = CACHE / "milvus-2.3.5-bin"  # unpacked once, not for every folder
         binaries.mkdir(exist_ok=True)
         (folder / "bin").symlink_to(binaries)
