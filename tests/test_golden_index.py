@@ -1,7 +1,8 @@
 """Indexes of format version 1, which every later release has to read.
 
-They are in ``data/golden_v1`` and were written by ``python tests/test_golden_index.py FOLDER``.
-A later version of the format gets a folder of its own; these files stay as they are.
+They are in ``data/golden_v1`` (subspaces) and ``data/golden_sv_v1`` (single vectors) and were
+written by ``python tests/test_golden_index.py FOLDER``. A later version of the format gets folders
+of its own; these files stay as they are.
 """
 
 from __future__ import annotations
@@ -14,13 +15,31 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
-from pylate_eigenli import EigenLIIndex
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection
 from pylate_eigenli.storage import Store
 
-GOLDEN = Path(__file__).parent / "data" / "golden_v1"
-DTYPES = ("float16", "int8")
+DATA = Path(__file__).parent / "data"
+
+# What the indexes in each folder were made with. The projections only choose coordinates, so that
+# they are the same everywhere.
+PROJECTIONS = {
+    "token_projection": TokenProjection(torch.eye(8)[:6], 0.75),
+    "projection": SVProjection(torch.arange(21) / 42, torch.eye(21)[3:15], 0.5),
+}
+RECIPES: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {
+    "golden_v1": (EigenLIIndex, {"float16": {}, "int8": {}}),
+    "golden_sv_v1": (
+        EigenLISVIndex,
+        {
+            "int8": {"keep_tokens": "int8"},
+            "binary": {"preset": "plus", "keep_bases": True},
+            "int4": {"keep_tokens": "float16", **PROJECTIONS},
+        },
+    ),
+}
 
 
 def tokens(seed: int, n: int) -> NDArray[np.float64]:
@@ -37,25 +56,33 @@ REMOVED = "alpha"
 QUERIES = [tokens(8, 4), tokens(9, 1)]
 
 
-def write(folder: str | Path, dtype: Any) -> EigenLIIndex:
+def write(folder: Path, kind: str, dtype: str) -> Any:
     """Write an index as the golden ones were written: three segments, two dead documents."""
-    index = EigenLIIndex(str(folder), dtype, k=3, dtype=dtype, show_progress=False)
+    index_type, recipes = RECIPES[kind]
+    options = {"k": 3, "dtype": dtype, "show_progress": False, **recipes[dtype]}
+    index = index_type(str(folder / kind), dtype, **options)
     for documents in (FIRST, SECOND, REPLACED):
         index.add_documents(list(documents), list(documents.values()))
     return index.remove_documents(REMOVED)
 
 
-def answers(index: EigenLIIndex) -> dict[str, Any]:
+def answers(index: Any) -> dict[str, Any]:
     """What an index says, as JSON values."""
     results = [[[hit["id"], hit["score"]] for hit in result] for result in index(QUERIES)]
-    (bases,) = index.get_documents_embeddings([[document_id for document_id, _ in results[0]]])
-    stats = index.stats()
-    return {
+    (rows,) = index.get_documents_embeddings([[document_id for document_id, _ in results[0]]])
+    said = {
         "settings": {n: getattr(index.settings, n) for n in ("k", "dtype", "short_documents")},
-        "dim": stats.dim,
-        "ranks": {str(rank): documents for rank, documents in stats.ranks.items()},
+        "dim": index.dim,
         "results": results,
-        "bases": [basis.tolist() for basis in bases],
+    }
+    if isinstance(index, EigenLIIndex):
+        ranks = {str(rank): documents for rank, documents in index.stats().ranks.items()}
+        return {**said, "ranks": ranks, "bases": [basis.tolist() for basis in rows]}
+    reranked = index(QUERIES, rerank="eigenli")
+    return {
+        **said,
+        "kept": [matrix.tolist() for matrix in rows],
+        "reranked": [[[hit["id"], hit["score"]] for hit in result] for result in reranked],
     }
 
 
@@ -71,56 +98,53 @@ def assert_close(got: Any, expected: Any, tolerance: float) -> None:
         assert got == expected
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [(kind, dtype) for kind, (_, made) in RECIPES.items() for dtype in made]
+)
 class TestGoldenIndex:
     @pytest.fixture
-    def expected(self, dtype):
-        return json.loads((GOLDEN / "expected.json").read_text())[dtype]
+    def expected(self, kind, dtype):
+        return json.loads((DATA / kind / "expected.json").read_text())[dtype]
 
     @pytest.fixture
-    def copy(self, tmp_path, dtype):
-        shutil.copytree(GOLDEN / dtype, tmp_path / dtype)
+    def copy(self, tmp_path, kind, dtype):
+        shutil.copytree(DATA / kind / dtype, tmp_path / dtype)
         return tmp_path / dtype
 
-    def test_says_what_it_said_when_it_was_written(self, copy, dtype, expected):
-        with EigenLIIndex(str(copy.parent), dtype) as index:
+    @pytest.fixture
+    def open_copy(self, copy, kind):
+        return lambda: RECIPES[kind][0](str(copy.parent), copy.name, show_progress=False)
+
+    def test_says_what_it_said_when_it_was_written(self, copy, open_copy, expected):
+        with open_copy() as index:
             got = answers(index)
         assert got.keys() == expected.keys()
         for name, value in expected.items():
             assert_close(got[name], value, tolerance=1e-6)
         assert Store(copy).verify() == []
 
-    def test_is_not_changed_by_reading(self, copy, dtype):
-        with EigenLIIndex(str(copy.parent), dtype) as index:
+    def test_is_not_changed_by_reading(self, copy, open_copy, kind, dtype):
+        with open_copy() as index:
             answers(index)
             index.refresh()
-        before = {path.name: path.read_bytes() for path in (GOLDEN / dtype).iterdir()}
+        before = {path.name: path.read_bytes() for path in (DATA / kind / dtype).iterdir()}
         assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
-    def test_can_still_be_written(self, copy, dtype):
-        with EigenLIIndex(str(copy.parent), dtype, show_progress=False) as index:
+    def test_can_still_be_written(self, open_copy):
+        with open_copy() as index:
             index.add_documents("new", tokens(10, 5)).remove_documents("").compact()
             assert set(index(QUERIES, k=9)[0][0]) == {"id", "score"}
-        with EigenLIIndex(str(copy.parent), dtype) as index:
+        with open_copy() as index:
             assert [i for i in ("new", 2, "2", "ünï", -5) if i not in index] == []
             assert len(index) == 5
 
-    def test_is_what_its_recipe_makes(self, tmp_path, dtype, expected):
-        got = answers(write(tmp_path, dtype))
+    def test_is_what_its_recipe_makes(self, tmp_path, kind, dtype, expected):
+        got = answers(write(tmp_path, kind, dtype))
         # Another machine may round another entry of a basis up, but cannot make another index.
-        for name in expected.keys() - {"bases"}:
+        for name in expected.keys() - {"bases", "kept"}:
             assert_close(got[name], expected[name], tolerance=1e-2)
 
-    def test_knows_its_background_though_it_was_written_without_one(self, copy, tmp_path, dtype):
-        with EigenLIIndex(str(copy.parent), dtype) as golden:
-            written = write(tmp_path / "new", dtype)
-            assert "background" not in golden._snapshot.meta
-            counted = golden._background(golden._snapshot)
-            np.testing.assert_allclose(
-                counted.mean, written._background(written._snapshot).mean, atol=1e-2
-            )
-
-    def test_holds_what_a_reader_has_to_understand(self, copy, dtype):
+    def test_holds_what_a_reader_has_to_understand(self, copy):
         """Several segments, tombstones, both kinds of ids."""
         manifest = json.loads((copy / "manifest.json").read_text())
         assert (manifest["format"], manifest["version"]) == ("pylate-eigenli-index", 1)
@@ -129,14 +153,27 @@ class TestGoldenIndex:
         assert list(Store(copy).snapshot) == ["2", "", "ünï", -5, 2]
 
 
-def main(folder: str) -> None:
-    expected = {}
-    for dtype in DTYPES:
-        with write(folder, dtype) as index:
-            expected[dtype] = answers(index)
-        (Path(folder) / dtype / "writer.lock").unlink(missing_ok=True)
-    (Path(folder) / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+@pytest.mark.parametrize("dtype", RECIPES["golden_v1"][1])
+def test_a_background_is_known_to_an_index_that_was_written_without_one(tmp_path, dtype):
+    shutil.copytree(DATA / "golden_v1" / dtype, tmp_path / dtype)
+    with EigenLIIndex(str(tmp_path), dtype) as golden:
+        written = write(tmp_path / "new", "golden_v1", dtype)
+        assert "background" not in golden._snapshot.meta
+        counted = golden._background(golden._snapshot)
+        np.testing.assert_allclose(
+            counted.mean, written._background(written._snapshot).mean, atol=1e-2
+        )
+
+
+def main(folder: Path) -> None:
+    for kind, (_, recipes) in RECIPES.items():
+        expected = {}
+        for dtype in recipes:
+            with write(folder, kind, dtype) as index:
+                expected[dtype] = answers(index)
+            (folder / kind / dtype / "writer.lock").unlink(missing_ok=True)
+        (folder / kind / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Path(sys.argv[1]))
