@@ -107,8 +107,8 @@ def export(
     """Write the single vectors of all documents of an index to a file, in the order of insertion.
 
     Vectors are computed from the stored subspaces, or are those that an ``EigenLISVIndex`` keeps,
-    a batch at a time, so memory stays small however many there are. The file gets its name when it is complete: a failed or interrupted
-    export leaves what was there before, or nothing.
+    a batch at a time, so memory stays small however many there are. The file gets its name when
+    it is complete: a failed or interrupted export leaves what was there before, or nothing.
 
     ``"npy"``
         One (documents, D) array, which ``np.load(path, mmap_mode="r")`` opens without reading it.

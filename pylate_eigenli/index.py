@@ -106,7 +106,8 @@ class EigenLIIndex(DocumentIndex[Settings]):
         setting that holds on every collection we tried: ridge filter, idf 0.4, background 0.75.
     filter
         How much the directions of a document count: ``"hard"`` (the default), ``"soft"``,
-        ``"soft(<tau>)"``, ``"ridge"``, ``"ridge(<tokens>)"`` or ``"energy(<share>)"``. See :mod:`pylate_eigenli.filters`.
+        ``"soft(<tau>)"``, ``"ridge"``, ``"ridge(<tokens>)"`` or ``"energy(<share>)"``. See
+        :mod:`pylate_eigenli.filters`.
     centering
         ``"both"`` subtracts from the tokens of each document and each query their mean,
         ``"documents"`` only from those of documents; ``"none"`` is the default.

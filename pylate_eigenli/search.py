@@ -2,8 +2,9 @@
 
 Screening gives every document an approximate score and a margin it is correct to. Documents
 within twice the margin of the k-th best are the finalists; they are scored by the definition from
-the stored bases (:mod:`pylate_eigenli.exact`). So the results do not depend on how a query was batched, which
-documents were cached, or in what order blocks were scanned, and equal documents tie exactly.
+the stored bases (:mod:`pylate_eigenli.exact`). So the results do not depend on how a query was
+batched, which documents were cached, or in what order blocks were scanned, and equal documents tie
+exactly.
 
 Screening uses int8 panels (:mod:`pylate_eigenli.screen`), built when a segment is first searched
 and kept in memory up to a limit. Segments beyond it are scored from the bases, block by block.

@@ -2,8 +2,8 @@
 
 With all directions kept, the soft filter x / (x + tau) of a document's moment M is the matrix
 M (M + t I)^-1 = I - t (M + t I)^-1, where t is tau times the trace: one inverse of a positive
-definite matrix. A single vector holds the whole matrix whatever the number of directions, so an index of nothing
-but vectors can be filled this way.
+definite matrix. A single vector holds the whole matrix whatever the number of directions, so an
+index of nothing but vectors can be filled this way.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .kernels.moments import BLOCK, padded, second_moment
+from .kernels.moments import BLOCK, in_whole_lanes, padded, second_moment
 from .kernels.simd import LANES, load, splat, store
 from .parallel import for_ranges
 from .tokens import TokenBatch
@@ -101,31 +101,31 @@ def _square(row: Any) -> Any:
 def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
     """Write the packed soft projector of each document to a row of out.
 
-    Where float32 does not suffice for that, ``precise`` receives False. Errors grow with the
-    square of the condition, which is large if the energy is in few directions and tau is small.
+    Where float32 does not suffice for that, ``precise`` receives False: errors grow with the
+    square of the condition, which is large if the energy is in few directions and tau is small,
+    and the squares of tiny or huge tokens leave the range of the numbers.
     """
     d = tokens.shape[1]
     size = padded(d, BLOCK)
     matrix = np.empty((size, size), np.float32)
+    longest = 0
+    if size > d:
+        for document in range(out.shape[0]):
+            longest = max(longest, offsets[document + 1] - offsets[document])
+    buffer = np.empty((padded(longest, LANES), size), np.float32)
     for document in range(out.shape[0]):
         x = tokens[offsets[document] : offsets[document + 1]]
         if size > d:
-            wide = np.zeros((x.shape[0], size), np.float32)
-            wide[:, :d] = x
-            x = wide
+            x = in_whole_lanes(x, buffer)
         second_moment(x, matrix)
         trace = 0.0
         for i in range(d):
             trace += matrix[i, i]
-        packed = out[document]
-        if trace <= 0:
-            packed[:] = 0
-            continue
         squares = 0.0
         for i in range(d):
             row = matrix[i, i:d]
             squares += 2 * _square(row) - row[0] * row[0]
-        precise[document] = squares <= 2 * d * taus[document] * trace * trace
+        precise[document] = 0 < squares <= 2 * d * taus[document] * trace * trace
         if not precise[document]:
             continue
         t = np.float32(taus[document] * trace)
@@ -133,7 +133,7 @@ def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
             matrix[i, i] += t
         _negative_inverse(matrix)
         root = np.float32(math.sqrt(2.0)) * t
-        start = d
+        packed, start = out[document], d
         for i in range(d):
             packed[i] = 1 + t * matrix[i, i]
             target, row = packed[start : start + d - 1 - i], matrix[i, i + 1 : d]

@@ -2,8 +2,8 @@
 
 One SQLite file in the folder of the index, which knows nothing of it. A text is written just before
 the index commits, and says from which state on it holds; what it replaces stays for a while. So a
-reader finds the texts of the state it searches, whatever is written meanwhile, and whoever is killed
-in between leaves texts nobody asks for, never a document without its text.
+reader finds the texts of the state it searches, whatever is written meanwhile, and whoever is
+killed in between leaves texts nobody asks for, never a document without its text.
 """
 
 from __future__ import annotations

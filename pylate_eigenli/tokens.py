@@ -201,7 +201,9 @@ def _drop_padding(batch: TokenBatch, name: Any) -> TokenBatch:
     if len(bad):
         item = int(np.searchsorted(batch.offsets, bad[0], side="right")) - 1
         token = int(bad[0] - batch.offsets[item])
-        raise ValueError(f"{name(item)}: token {token} contains NaN or infinite values")
+        finite = torch.isfinite(batch.tokens[int(bad[0])]).all()
+        problem = "has a length that overflows" if finite else "contains NaN or infinite values"
+        raise ValueError(f"{name(item)}: token {token} {problem}")
     valid = values > 0
     kept = np.concatenate([[0], np.cumsum(valid)])[batch.offsets]
     empty = np.flatnonzero(np.diff(kept) == 0)

@@ -234,3 +234,9 @@ class TestSoftVectors:
             shares = np.maximum(values, 0) / values.sum()
             expected = (w.T * (shares / (shares + tau))) @ w
             np.testing.assert_allclose(matrix, expected, atol=2e-5)
+
+    @pytest.mark.parametrize("scale", [1e-20, 1e-12, 1e15, 1e18])
+    def test_does_not_depend_on_the_length_of_tokens(self, scale):
+        x = unit_rows(np.random.default_rng(7), 30, D)
+        small, large = soft_vectors(collect([x, x * scale]), np.full(2, 1 / D))
+        torch.testing.assert_close(small, large, atol=1e-6, rtol=0)

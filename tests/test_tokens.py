@@ -144,6 +144,11 @@ class TestErrors:
         with pytest.raises(ValueError, match="document 2: token 3 contains NaN or infinite"):
             collect(items)
 
+    def test_values_whose_squares_are_not_finite(self, items):
+        items[2][3] *= 1e30
+        with pytest.raises(ValueError, match="document 2: token 3 has a length that overflows"):
+            collect(items)
+
     def test_the_token_is_counted_as_the_caller_counts(self, items):
         items[2][0] = 0
         items[2][3, 4] = np.nan

@@ -33,8 +33,8 @@ Documents = TypeVar("Documents")
 Queries = TypeVar("Queries")
 
 BYTES_PER_NUMBER = 2
-"""Methods are charged for float16, in which EigenLI's index keeps its vectors by default; the single
-vector alone for int8, in which its own index keeps it by default."""
+"""Methods are charged for float16, in which EigenLI's index keeps its vectors by default; the
+single vector alone for int8, in which its own index keeps it by default."""
 
 _PACKED_AT_ONCE = 1024  # documents; their packed projectors take 32 MB for d = 128
 

@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from .householder import dot, reflect_back, tridiagonalise
-from .moments import BLOCK, gram, padded, second_moment
+from .moments import BLOCK, gram, in_whole_lanes, padded, second_moment
 from .simd import LANES, load, splat, store
 from .tridiagonal import eigenvectors, largest_eigenvalues
 
@@ -32,17 +32,6 @@ _jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 _ORTHOGONALITY = np.float32(1e-6)  # largest inner product accepted between two unit eigenvectors
 _OVERLAP = np.float32(0.1)  # largest one taken out of them; beyond, they may be one and the same
 _NEGLIGIBLE = 1e-18  # components of unit vectors; their products would be subnormal, which is slow
-
-
-@_jit
-def _in_whole_lanes(x: Any, buffer: Any) -> Any:
-    """Return a view of the buffer that holds x, with zeros up to whole lanes both ways."""
-    m, d = x.shape
-    whole = buffer[: padded(m, LANES)]
-    whole[:m, :d] = x
-    whole[m:] = 0
-    whole[:, d:] = 0
-    return whole
 
 
 @_jit
@@ -136,7 +125,8 @@ def solve(
     tokens
         Token vectors of all documents, one after the other. Shape: (tokens, d), float32.
     offsets
-        Document i owns the rows ``offsets[i]:offsets[i + 1]``, at least one. Shape: (documents + 1,).
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``, at least one.
+        Shape: (documents + 1,).
     k
         Number of directions to look for, at most d.
     tolerances
@@ -175,7 +165,7 @@ def solve(
         n = m if dual else d
         wanted = min(k, n)
         if dual or size > d:
-            x = _in_whole_lanes(x, buffer)
+            x = in_whole_lanes(x, buffer)
         side = padded(m, LANES) if dual else size
         a = matrix[: side * side].reshape(side, side)
         if dual:

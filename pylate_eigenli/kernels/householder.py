@@ -27,6 +27,14 @@ def dot(x: Any, y: Any, begin: int, end: int) -> Any:
 
 
 @_jit
+def _update(row: Any, c: int, v: Any, w: Any, x: Any, y: Any) -> Any:
+    """Subtract v y + w x from the lanes of a row from c on, and return them."""
+    updated = load(row, c) - v * y - w * x
+    store(row, c, updated)
+    return updated
+
+
+@_jit
 def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -> None:
     """Subtract v w' + w v' from the rows from ``begin`` on, and write their product with z to out.
 
@@ -45,21 +53,13 @@ def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -
         # The block on the diagonal is its own mirror image.
         c = i // LANES * LANES
         x, y, other = load(v, c), load(w, c), load(z, c)
-        a0, a1 = load(r0, c) - v0 * y - w0 * x, load(r1, c) - v1 * y - w1 * x
-        a2, a3 = load(r2, c) - v2 * y - w2 * x, load(r3, c) - v3 * y - w3 * x
-        store(r0, c, a0)
-        store(r1, c, a1)
-        store(r2, c, a2)
-        store(r3, c, a3)
+        a0, a1 = _update(r0, c, v0, w0, x, y), _update(r1, c, v1, w1, x, y)
+        a2, a3 = _update(r2, c, v2, w2, x, y), _update(r3, c, v3, w3, x, y)
         s0, s1, s2, s3 = a0 * other, a1 * other, a2 * other, a3 * other
         for c in range(i // LANES * LANES + LANES, n, LANES):
             x, y, other = load(v, c), load(w, c), load(z, c)
-            a0, a1 = load(r0, c) - v0 * y - w0 * x, load(r1, c) - v1 * y - w1 * x
-            a2, a3 = load(r2, c) - v2 * y - w2 * x, load(r3, c) - v3 * y - w3 * x
-            store(r0, c, a0)
-            store(r1, c, a1)
-            store(r2, c, a2)
-            store(r3, c, a3)
+            a0, a1 = _update(r0, c, v0, w0, x, y), _update(r1, c, v1, w1, x, y)
+            a2, a3 = _update(r2, c, v2, w2, x, y), _update(r3, c, v3, w3, x, y)
             s0, s1, s2, s3 = s0 + a0 * other, s1 + a1 * other, s2 + a2 * other, s3 + a3 * other
             store(out, c, (load(out, c) + a0 * z0 + a1 * z1) + (a2 * z2 + a3 * z3))
         store(out, i, load_four(out, i) + totals(s0, s1, s2, s3))

@@ -1,8 +1,8 @@
 """Second moments of token matrices, compiled for one core.
 
 All matrices here are float32 and padded with zeros to whole numbers of
-:data:`~pylate_eigenli.kernels.simd.LANES`. Of a symmetric result only the square blocks on and above the
-diagonal are sure to be written.
+:data:`~pylate_eigenli.kernels.simd.LANES`. Of a symmetric result only the square blocks on and
+above the diagonal are sure to be written.
 """
 
 from __future__ import annotations
@@ -28,6 +28,17 @@ TOKENS_PER_SUM = 64
 def padded(n: int, step: int) -> int:
     """Return the next whole number of steps."""
     return -(-n // step) * step
+
+
+@_jit
+def in_whole_lanes(x: Any, buffer: Any) -> Any:
+    """Return a view of the buffer that holds x, with zeros up to whole lanes both ways."""
+    m, d = x.shape
+    whole = buffer[: padded(m, LANES)]
+    whole[:m, :d] = x
+    whole[m:] = 0
+    whole[:, d:] = 0
+    return whole
 
 
 @_jit
