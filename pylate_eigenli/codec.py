@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .storage import Segment
+from .errors import UnknownDocumentError
+from .storage import DocumentId, Segment, Snapshot
 
 RowDtype = Literal["float32", "float16", "int8"]
 DTYPES: tuple[RowDtype, ...] = get_args(RowDtype)
@@ -61,3 +62,24 @@ def decode_documents(
     rows = np.arange(lengths.sum()) + np.repeat(begin - (np.cumsum(lengths) - lengths), lengths)
     parts = torch.split(_float_rows(segment, name, rows), lengths.tolist())
     return [part.numpy() for part in parts]
+
+
+def decode_by_id(
+    snapshot: Snapshot, name: str, documents_ids: Sequence[Sequence[DocumentId]]
+) -> list[list[NDArray[np.float32]]]:
+    """Return the rows of documents, in the structure of the ids."""
+    if any(isinstance(ids, (str, int)) for ids in documents_ids):
+        raise TypeError("documents_ids must be a list of lists of ids")
+    result = []
+    for ids in documents_ids:
+        rows = snapshot.locate(ids)
+        if (rows < 0).any():
+            unknown = ids[int(np.argmin(rows))]
+            raise UnknownDocumentError(f"no document {unknown!r} in the index")
+        matrices: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(ids)
+        for segment, local, positions in snapshot.by_segment(rows):
+            decoded = decode_documents(segment, name, local)
+            for position, matrix in zip(positions, decoded, strict=True):
+                matrices[position] = matrix
+        result.append(matrices)
+    return result

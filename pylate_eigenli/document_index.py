@@ -21,8 +21,7 @@ from tqdm.auto import tqdm
 from typing_extensions import Self
 
 from .background import Background, Queries, QueryFilter
-from .codec import decode_documents
-from .errors import IndexFormatError, UnknownDocumentError
+from .errors import IndexFormatError
 from .inputs import allowed_rows, checked_k, document_batches
 from .search import Hits
 from .settings import check_query_options
@@ -405,24 +404,3 @@ class DocumentIndex(Base, Generic[SettingsT]):
             chosen = QueryFilter() if background is None else background.query_filter(idf, share)
             known = self._filter = (snapshot.manifest, idf, share, chosen)
         return known[3]
-
-    def _rows_by_id(
-        self, column: str, documents_ids: Sequence[Sequence[DocumentId]]
-    ) -> list[list[NDArray[np.float32]]]:
-        """Return the rows of a ragged column, in the structure of the ids."""
-        if any(isinstance(ids, (str, int)) for ids in documents_ids):
-            raise TypeError("documents_ids must be a list of lists of ids")
-        snapshot = self._snapshot
-        result = []
-        for ids in documents_ids:
-            rows = snapshot.locate(ids)
-            if (rows < 0).any():
-                unknown = ids[int(np.argmin(rows))]
-                raise UnknownDocumentError(f"no document {unknown!r} in the index")
-            matrices: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * len(ids)
-            for segment, local, positions in snapshot.by_segment(rows):
-                decoded = decode_documents(segment, column, local)
-                for position, matrix in zip(positions, decoded, strict=True):
-                    matrices[position] = matrix
-            result.append(matrices)
-        return result

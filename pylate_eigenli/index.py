@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from .background import Queries, matrix_sum
-from .codec import DTYPES, RowDtype, decode, decode_documents, encode
+from .codec import DTYPES, RowDtype, decode, decode_by_id, decode_documents, encode
 from .document_index import Allowed, DocumentIndex
 from .filters import SpectralFilter
 from .search import ExactSearch, Hits
@@ -235,4 +235,4 @@ class EigenLIIndex(DocumentIndex[Settings]):
         -------
         For each id its orthogonal basis. Shape: (rank, d), float32.
         """
-        return self._rows_by_id("basis", documents_ids)
+        return decode_by_id(self._snapshot, "basis", documents_ids)

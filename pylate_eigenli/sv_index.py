@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from pylate.rank import RerankResult
 
-from . import accelerator, backends, servers, vector_column
+from . import accelerator, backends, codec, servers, vector_column
 from .background import Queries
 from .document_index import Allowed, DocumentIndex
 from .filters import SpectralFilter
@@ -390,7 +390,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         if settings.keep_tokens == "none" and not settings.keep_bases:
             raise ValueError("the index keeps neither tokens nor bases")
         column = "token" if settings.keep_tokens != "none" else "basis"
-        return self._rows_by_id(column, documents_ids)
+        return codec.decode_by_id(self._snapshot, column, documents_ids)
 
 
 def _best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Hits:
