@@ -139,19 +139,19 @@ def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:
 
 
 def _vectors(
-    snapshot: Snapshot, read: Read, from_label: int
+    snapshot: Snapshot, read: Read, from_label: int = 0, step: int = 1
 ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
-    """Yield labels and vectors of the living documents from a label on, in batches."""
+    """Yield labels and vectors of every step-th living document from a label on, in batches."""
     for segment in snapshot.segments:
         labels = segment.column("label")
-        rows = np.flatnonzero(segment.alive & (labels >= from_label))
+        rows = np.flatnonzero(segment.alive & (labels >= from_label))[::step]
         for begin in range(0, len(rows), _VECTORS_AT_ONCE):
             part = rows[begin : begin + _VECTORS_AT_ONCE]
             yield labels[part], read(segment, part)
 
 
 def _sample(snapshot: Snapshot, read: Read, n: int) -> NDArray[np.float32]:
-    """Return vectors of at most n living documents, evenly spread."""
+    """Return vectors of about n living documents, or of all if there are fewer, evenly spread."""
     step = max(1, -(-len(snapshot) // n))
-    parts = [vectors[::step] for _, vectors in _vectors(snapshot, read, 0)]
+    parts = [vectors for _, vectors in _vectors(snapshot, read, step=step)]
     return np.asarray(torch.cat(parts).numpy())

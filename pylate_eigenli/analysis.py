@@ -131,7 +131,7 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
     batch = collect(drawn, device="cpu")
     spectra = _spectra(batch)
     d = batch.dim
-    ks = [2**i for i in range(3, d.bit_length()) if 2**i < d] + [d]
+    ks = sorted({2**i for i in range(3, d.bit_length()) if 2**i < d} | {max(d // 2, 1), d})
     held = np.cumsum(spectra, axis=1).mean(0)
     energy = {k: min(float(held[k - 1]), 1.0) for k in ks}
     shorter = {k: float((batch.lengths < k).mean()) for k in ks}
@@ -195,9 +195,8 @@ def _anisotropy(tokens: Tensor) -> float:
 def _recommend(energy: dict[int, float], shorter: dict[int, float], d: int) -> tuple[int, str, str]:
     """Return k, filter and reason."""
     k = next((k for k in energy if energy[k] >= _ENOUGH and 2 * k <= d), max(d // 2, 1))
-    held = energy.get(k, 0.0)
+    held, short = energy[k], shorter[k]
     why = f"{k} directions hold {held:.0%} of the energy"
-    short = shorter.get(k, 0.0)
     if held >= _STEEP and short <= _FEW:
         return k, "hard", f"{why}, so that a cut there loses little"
     if short > _FEW:

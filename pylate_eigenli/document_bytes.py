@@ -36,7 +36,7 @@ def to_bytes(
     --------
     >>> rows = {"token": np.arange(6, dtype=np.float32).reshape(3, 2)}
     >>> one, two = to_bytes({}, rows, np.array([0, 2, 3]))
-    >>> fetched = FetchedDocuments.from_bytes(["one", "two"], [one, two])
+    >>> fetched = FetchedDocuments.from_bytes(["one", "two"], [one, two], "token")
     >>> fetched.column("token").shape, fetched.offsets.tolist()
     ((3, 2), [0, 2, 3])
     """
@@ -65,13 +65,13 @@ class FetchedDocuments:
     offsets: NDArray[np.int64]
 
     @classmethod
-    def from_bytes(cls, ids: Sequence[DocumentId], data: Sequence[bytes]) -> FetchedDocuments:
-        """Invert :func:`to_bytes` for at least one document."""
+    def from_bytes(
+        cls, ids: Sequence[DocumentId], data: Sequence[bytes], rows: str
+    ) -> FetchedDocuments:
+        """Invert :func:`to_bytes` for at least one document; ``rows`` names a column of rows."""
         parts = [load(one) for one in data]
         columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        # A column per row is the one thing that can be longer than one.
-        lengths = [max(len(column) for column in part.values()) for part in parts]
-        return cls(ids, columns, offsets_of(lengths))
+        return cls(ids, columns, offsets_of([len(part[rows]) for part in parts]))
 
     def has(self, name: str) -> bool:
         """Whether there is a column of that name."""

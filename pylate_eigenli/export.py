@@ -27,7 +27,7 @@ from .storage.disk import TEMPORARY_SUFFIX, sync_folder
 from .sv_encoding import SVSettings
 from .sv_index import EigenLISVIndex
 from .tokens import collect
-from .vectors import document_norm, pack_moments
+from .vectors import document_norm, pack_moments, pack_queries
 
 ExportFormat = Literal["npy", "parquet"]
 
@@ -69,7 +69,7 @@ class _Source:
 
     def describe(self) -> dict[str, Any]:
         """Return what somebody who has only the vectors has to know, as JSON values."""
-        d, projections = self.vectors.d, self.vectors.projections
+        d = self.vectors.d
         description: dict[str, Any] = {
             "k": self.settings.k,
             "d": d,
@@ -78,11 +78,9 @@ class _Source:
             "short_documents": self.settings.short_documents,
             "filter": self.settings.filter,
         }
-        if projections is not None:
-            description["centred"] = True
-            if projections.vectors is not None:
-                description["layout"] = "projected"
-        if projections is not None or self.settings.filter != "hard":
+        if self.vectors.projected:
+            description |= {"layout": "projected", "centred": True}
+        if self.vectors.projections is not None or self.settings.filter != "hard":
             return description
         norms = np.concatenate(
             [
@@ -118,8 +116,8 @@ def export(
         The columns ``id``, ``vector`` (a list of fixed size) and for int8 ``scale``. Ids are int64
         if all of them are integers, and strings otherwise. The schema's metadata has, under
         ``pylate_eigenli``, a JSON object with what the vectors are: k, d, dim, layout, filter, and
-        norm_min and norm_max, the least and greatest length of a vector (if the filter is hard),
-        or for the vectors of an ``EigenLISVIndex`` that they are centred.
+        norm_min and norm_max, the least and greatest length of a vector (of an ``EigenLIIndex``
+        whose filter is hard), or that they are projected and therefore centred.
 
     Where all lengths are equal a search by cosine or L2 finds the same as one by inner product;
     otherwise :func:`pylate_eigenli.vectors.cosine_ready` makes it so. Searches by inner product
@@ -199,9 +197,12 @@ def documents_vectors(
 
 
 def queries_vectors(
-    queries_embeddings: Any, index: EigenLISVIndex | None = None
+    queries_embeddings: Any, index: EigenLIIndex | EigenLISVIndex | None = None
 ) -> NDArray[np.float32]:
     """Return the single vectors of queries, for a search by inner product.
+
+    Inner products are the scores, or differ from them by a constant per query where vectors are
+    projected.
 
     Parameters
     ----------
@@ -226,8 +227,13 @@ def queries_vectors(
         packed = pack_moments(collect(queries_embeddings, device="cpu", names="query"))
     else:
         snapshot = index._snapshot
+        if index.dim is None:
+            raise ValueError(f"the index {index.index_name!r} holds no documents")
         queries = index._queries(snapshot, queries_embeddings, None, None)
-        packed = index._projections(snapshot).query_vectors(queries)[0]
+        if isinstance(index, EigenLIIndex):
+            packed = pack_queries(queries.tokens, queries.against)
+        else:
+            packed = index._projections(snapshot).query_vectors(queries)[0]
     vectors: NDArray[np.float32] = packed.numpy()
     return vectors
 

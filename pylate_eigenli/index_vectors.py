@@ -37,10 +37,9 @@ class IndexVectors:
     dim
         Dimension D of the vectors.
     projections
-        What queries have to go through to match; None if the vectors are packed subspaces, neither
-        centred nor projected.
+        What queries have to go through to match; None if the index makes no vectors itself.
     read
-        Reads the vectors at some rows of a segment.
+        Reads the vectors at some rows of a segment, as the index keeps them.
     """
 
     snapshot: Snapshot
@@ -85,9 +84,19 @@ class IndexVectors:
         return self.snapshot.ids_of(rows)
 
     def vectors(self, rows: NDArray[np.int64]) -> Tensor:
-        """Return the vectors of documents at ascending global rows. Shape: (rows, D), float32."""
+        """Return the vectors of documents at ascending global rows, not centred unless projected.
+
+        Shape: (rows, D), float32.
+        """
         parts = self.snapshot.by_segment(rows)
-        return torch.cat([self.read(segment, local) for segment, local, _ in parts])
+        vectors = torch.cat([self.read(segment, local) for segment, local, _ in parts])
+        centre = None if self.projections is None else self.projections.centre
+        return vectors if centre is None else vectors.add_(centre)
+
+    @property
+    def projected(self) -> bool:
+        """Whether the vectors are projected, and centred: queries then lack a constant."""
+        return self.projections is not None and self.projections.vectors is not None
 
     def kept(self, rows: NDArray[np.int64]) -> list[bytes]:
         """Return whatever else is kept of documents at ascending global rows, as bytes of each."""

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from torch import Tensor
 from typing_extensions import Self
 
 from .tokens import TokenBatch, collect, split_items
+
+Vectors: TypeAlias = Tensor | NDArray[Any]
 
 # Subspace iteration: with so many directions to spare, and so many rounds, the variance kept is
 # within 0.5 % of the best possible even for spectra as flat as those of packed vectors.
@@ -77,7 +79,7 @@ class SVProjection:
     @classmethod
     def fit(
         cls,
-        vectors: Tensor | Iterable[Tensor],
+        vectors: Vectors | Iterable[Vectors],
         dim: int = 1024,
         *,
         max_samples: int = 8192,
@@ -92,7 +94,8 @@ class SVProjection:
         Parameters
         ----------
         vectors
-            Vectors of documents, or batches of them that are read once. Shape of each: (n, D).
+            Vectors of documents, or batches of them that are read once, arrays or tensors. Shape
+            of each: (n, D).
         dim
             Number of directions to keep; at most D and at most the number of vectors.
         max_samples
@@ -105,7 +108,7 @@ class SVProjection:
             raise ValueError(f"dim must be positive, got {dim}")
         if max_samples < dim:
             raise ValueError(f"dim={dim} directions need max_samples >= {dim}, got {max_samples}")
-        batches = iter([vectors] if isinstance(vectors, Tensor) else vectors)
+        batches = iter([vectors] if isinstance(vectors, (Tensor, np.ndarray)) else vectors)
         first = next(batches, None)
         if first is None:
             raise ValueError("no vectors were given")
@@ -262,8 +265,9 @@ class TokenProjection:
         return cls(torch.tensor(arrays["directions"]), float(arrays["energy"][0]))
 
 
-def _checked(vectors: Tensor, dim: int | None, noun: str, first: int = 0) -> Tensor:
-    """Return vectors as float32 on the CPU; refuse a wrong shape, NaN and infinity."""
+def _checked(vectors: Vectors, dim: int | None, noun: str, first: int = 0) -> Tensor:
+    """Return vectors as a float32 tensor on the CPU; refuse a wrong shape, NaN and infinity."""
+    vectors = torch.as_tensor(vectors)
     if vectors.ndim != 2 or (dim is not None and vectors.shape[1] != dim):
         wanted = "D" if dim is None else dim
         raise ValueError(f"expected (n, {wanted}) vectors, got shape {tuple(vectors.shape)}")
@@ -275,7 +279,7 @@ def _checked(vectors: Tensor, dim: int | None, noun: str, first: int = 0) -> Ten
     return vectors
 
 
-def _sample(batches: Iterable[Tensor], width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
+def _sample(batches: Iterable[Vectors], width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return a uniform sample of the rows of all batches and the mean of all rows.
 
     Shapes: (at most size, width) and (width,), float32. How the rows are divided into batches

@@ -25,7 +25,7 @@ def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) 
     choices = ("none", "eigenli", "maxsim")
     if rerank not in choices:
         raise ValueError(f"rerank must be one of {', '.join(choices)}, got {rerank!r}")
-    has_tokens = settings.keep_tokens != "none" or tokens_of is not None
+    has_tokens = settings.kept == "token" or tokens_of is not None
     if rerank == "maxsim" and not has_tokens:
         raise ValueError('rerank="maxsim" needs keep_tokens="float16" or "int8", or tokens_of')
     if rerank == "eigenli" and not (has_tokens or settings.keep_bases):
@@ -75,7 +75,12 @@ def rescore(
         assert tokens_of is not None  # check_rerank has seen to it
         ids = segment.ids(documents)
         names = [f"document {document_id!r}" for document_id in ids]
-        batch = collect(tokens_of(ids), device="cpu", names=names)
+        given = tokens_of(ids)
+        if len(given) != len(ids):
+            raise ValueError(f"tokens_of gave {len(given)} documents for {len(ids)} ids")
+        shorter = projections.tokens
+        dim = query.shape[1] if shorter is None else shorter.directions.shape[1]
+        batch = collect(given, dim=dim, device="cpu", names=names)
     if rerank == "maxsim":
         return np.array([(d @ query.mT).amax(0).sum().item() for d in batch], np.float32)
     packed = projections.packed(batch, settings)

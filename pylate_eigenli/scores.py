@@ -16,6 +16,14 @@ from .projector import smooth_projector
 from .tokens import pad
 
 
+def _as_given(x: Tensor) -> torch.autocast:
+    """Compute in the dtype of x within the block, although mixed precision may be asked for.
+
+    Trainers score under autocast, whose half precision no eigensolver takes.
+    """
+    return torch.autocast(x.device.type, enabled=False)
+
+
 def _moments(vectors: Any, mask: Any) -> Tensor:
     """Sum the outer products over the second but last axis, in float32 at least.
 
@@ -26,7 +34,8 @@ def _moments(vectors: Any, mask: Any) -> Tensor:
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     if mask is not None:
         x = x * torch.as_tensor(mask, device=x.device).to(x.dtype).unsqueeze(-1)
-    return x.mT @ x
+    with _as_given(x):
+        return x.mT @ x
 
 
 def eigenli_scores(
@@ -62,7 +71,8 @@ def eigenli_scores(
     """
     queries = _moments(queries_embeddings, queries_mask)
     documents = _moments(documents_bases, documents_mask)
-    return queries.flatten(1) @ documents.flatten(1).to(queries).mT
+    with _as_given(queries):
+        return queries.flatten(1) @ documents.flatten(1).to(queries).mT
 
 
 def eigenli_scores_pairwise(queries_embeddings: Any, documents_bases: Any) -> Tensor:
@@ -126,7 +136,8 @@ def eigenli_kd_scores(
     """
     queries = _moments(queries_embeddings, queries_mask)
     documents = _moments(documents_bases, documents_mask)
-    return torch.einsum("aij,abij->ab", queries, documents.to(queries))
+    with _as_given(queries):
+        return torch.einsum("aij,abij->ab", queries, documents.to(queries))
 
 
 class EigenLIScores:
@@ -195,11 +206,13 @@ class EigenLIScores:
         groups, per_group, d, _ = moments.shape
         if self.k > d:
             raise ValueError(f"k={self.k} directions were asked for, but tokens have only d={d}")
-        documents = self._credited(smooth_projector(moments.flatten(0, 1), self.k, self.sharpness))
-        if self.distillation:
-            documents = documents.reshape(groups, per_group, d, d)
-            return torch.einsum("aij,abij->ab", queries, documents)
-        return queries.flatten(1) @ documents.flatten(1).mT
+        with _as_given(moments):
+            projectors = smooth_projector(moments.flatten(0, 1), self.k, self.sharpness)
+            documents = self._credited(projectors)
+            if self.distillation:
+                documents = documents.reshape(groups, per_group, d, d)
+                return torch.einsum("aij,abij->ab", queries, documents)
+            return queries.flatten(1) @ documents.flatten(1).mT
 
     def _credited(self, projectors: Tensor) -> Tensor:
         """Credit short documents with their missing directions, as the index does by default."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,6 +86,10 @@ class ServedSVIndex(EigenLISVIndex):
 
     def _open_backend(self, override: bool, uri: str | None, token: str | None) -> None:
         settings = self.settings
+        if uri is not None and not servers.is_remote(uri) and uri != ":memory:":
+            uri = str(
+                Path(uri).absolute()
+            )  # it is remembered, and has to be the same from anywhere
         self._uri = uri if uri is not None else self._snapshot.meta.get("uri")
         path = str(Path(self.index_folder) / self.index_name)
         self._server = servers.connect(
@@ -101,8 +106,12 @@ class ServedSVIndex(EigenLISVIndex):
         if dim is None:
             return None
         if not self._is_open:
-            keeps_rows = settings.keep_tokens != "none" or settings.keep_bases
-            self._server.open(settings.width(dim), keeps_rows)
+            if "background" in self._snapshot.meta and not self._server.exists():
+                raise ValueError(
+                    f"documents of {self.index_name!r} were sent to {self._uri or 'the database'}, "
+                    "but it has no collection of them; start again with override=True"
+                )
+            self._server.open(settings.width(dim), settings.kept is not None)
             self._is_open = True
         return self._server
 
@@ -155,8 +164,8 @@ class ServedSVIndex(EigenLISVIndex):
         projections = self._given if known is None else self._projections(snapshot)
         packed, kept = projections.compress(tokens, settings)
         if known is None:
-            projections = projections.centred_on(packed, settings)
-            self.prepare(tokens.dim, projections)
+            self.prepare(tokens.dim, projections.centred_on(packed, settings))
+            projections = self._projections(self._snapshot)
         rows = None
         if kept.lengths is not None:
             rows = to_bytes(kept.documents, kept.rows, offsets_of(kept.lengths))
@@ -165,6 +174,8 @@ class ServedSVIndex(EigenLISVIndex):
     def prepare(self, dim: int, projections: Projections) -> None:
         """Fix the settings and projections, before the first document is sent.
 
+        If somebody else has done so in the meantime, theirs hold.
+
         Parameters
         ----------
         dim
@@ -172,15 +183,19 @@ class ServedSVIndex(EigenLISVIndex):
         projections
             What vectors go through, with a centre if they are not projected.
         """
-        settings, _ = self._settings_of(self._snapshot)
-        check_dimension(settings.backend, settings.width(dim))
-        if self._server.exists():
-            raise ValueError(
-                "the server has a collection of that name, and it is not of this index: choose "
-                'another one with backend_options={"collection": ...}, or replace it with '
-                "override=True"
-            )
         with self._open_store.transaction() as transaction:
+            settings, known = self._settings_of(transaction.base)
+            if known is not None:
+                if known != dim:
+                    raise ValueError(f"documents have dimension {dim}, expected {known}")
+                return
+            check_dimension(settings.backend, settings.width(dim))
+            if self._server.exists():
+                raise ValueError(
+                    "the server has a collection of that name, and it is not of this index: "
+                    'choose another one with backend_options={"collection": ...}, or replace it '
+                    "with override=True"
+                )
             transaction.meta.update(
                 kind=self.kind, settings=asdict(settings), dim=dim, uri=self._uri
             )
@@ -318,12 +333,14 @@ class ServedSVIndex(EigenLISVIndex):
             part = found[begin : begin + at_once]
             data = self._fetch(document_id for hits in part for document_id in hits.ids)
             for hits, query in zip(part, tokens[begin : begin + at_once], strict=True):
-                if not hits.ids:
-                    result.append(hits)
+                # Some may have been removed since they were found.
+                ids = hits.ids if data is None else [i for i in hits.ids if i in data]
+                if not ids:
+                    result.append(servers.Found([], np.empty(0, np.float32)))
                     continue
                 scores = rescore(
-                    _as_segment(hits.ids, data),
-                    np.arange(len(hits.ids)),
+                    self._as_segment(ids, data),
+                    np.arange(len(ids)),
                     query,
                     queries.against,
                     rerank,
@@ -331,20 +348,24 @@ class ServedSVIndex(EigenLISVIndex):
                     projections,
                     self.tokens_of,
                 )
-                result.append(_best(hits.ids, scores))
+                result.append(_best(ids, scores))
         return result
 
-    def _fetch(self, ids: Iterable[DocumentId]) -> dict[DocumentId, bytes]:
-        """Return what the server keeps of documents, nothing if it keeps nothing."""
-        settings = self.settings
-        if settings.keep_tokens == "none" and not settings.keep_bases:
-            return {}
-        wanted = list(dict.fromkeys(ids))
-        data = self._server.rows(wanted)
-        for document_id in wanted:
-            if document_id not in data:
-                raise UnknownDocumentError(f"no document {document_id!r} in the index")
-        return data
+    def _fetch(self, ids: Iterable[DocumentId]) -> dict[DocumentId, bytes] | None:
+        """Return what the server keeps of those documents that are there; None if nothing ever."""
+        server = self._documents
+        if self.settings.kept is None or server is None:
+            return None
+        return server.rows(list(dict.fromkeys(ids)))
+
+    def _as_segment(
+        self, ids: Sequence[DocumentId], data: dict[DocumentId, bytes] | None
+    ) -> Segment:
+        """Return fetched documents, to be read like a segment; without columns if none are kept."""
+        kept = self.settings.kept
+        if kept is None or data is None:
+            return cast("Segment", FetchedDocuments(ids, {}, np.zeros(1, np.int64)))
+        return cast("Segment", FetchedDocuments.from_bytes(ids, [data[i] for i in ids], kept))
 
     def recall_against_exact(self, queries_embeddings: Any, k: int = 10) -> float:
         """Return the share of the k best documents by a full scan that a search finds, on average.
@@ -370,23 +391,20 @@ class ServedSVIndex(EigenLISVIndex):
 
     # --- reading ------------------------------------------------------------------------------
 
-    def _rows_by_id(
-        self, column: str, documents_ids: Sequence[Sequence[DocumentId]]
+    def _kept_rows(
+        self, name: str, documents_ids: Sequence[Sequence[DocumentId]]
     ) -> list[list[NDArray[np.float32]]]:
         if any(isinstance(ids, (str, int)) for ids in documents_ids):
             raise TypeError("documents_ids must be a list of lists of ids")
-        data = self._fetch(document_id for ids in documents_ids for document_id in checked_ids(ids))
+        wanted = [checked_ids(ids) for ids in documents_ids]
+        data = self._fetch(document_id for ids in wanted for document_id in ids) or {}
+        for document_id in chain.from_iterable(wanted):
+            if document_id not in data:
+                raise UnknownDocumentError(f"no document {document_id!r} in the index")
         return [
-            decode_documents(_as_segment(ids, data), column, np.arange(len(ids))) if ids else []
-            for ids in map(checked_ids, documents_ids)
+            decode_documents(self._as_segment(ids, data), name, np.arange(len(ids))) if ids else []
+            for ids in wanted
         ]
-
-
-def _as_segment(ids: Sequence[DocumentId], data: dict[DocumentId, bytes]) -> Segment:
-    """Return fetched documents, to be read like a segment; without columns if nothing is kept."""
-    if not data:
-        return cast("Segment", FetchedDocuments(ids, {}, np.zeros(1, np.int64)))
-    return cast("Segment", FetchedDocuments.from_bytes(ids, [data[i] for i in ids]))
 
 
 def _best(ids: list[DocumentId], scores: NDArray[np.float32]) -> servers.Found:

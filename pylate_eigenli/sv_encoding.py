@@ -46,6 +46,13 @@ class SVSettings(SpectralSettings):
         """Return the dimension of the vectors, for tokens of dimension ``dim``."""
         return self.projection or packed_dim(self.token_projection or dim)
 
+    @property
+    def kept(self) -> Literal["token", "basis"] | None:
+        """Name of the rows that are kept of each document, for re-ranking; None if there are none."""
+        if self.keep_tokens != "none":
+            return "token"
+        return "basis" if self.keep_bases else None
+
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("dtype", self.dtype, vector_column.DTYPES)

@@ -17,6 +17,7 @@ from . import accelerator, backends, codec, servers, vector_column
 from .background import Queries
 from .document_index import Allowed, DocumentIndex
 from .filters import SpectralFilter
+from .inputs import checked_k
 from .projection import SVProjection, TokenProjection
 from .reranking import Rerank, TokensOf, check_rerank, rescore
 from .search import Hits
@@ -251,7 +252,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         """
         wanted = rerank or self.rerank
         check_rerank(wanted, self.settings, self.tokens_of)
-        candidates = max(n_candidates or self.n_candidates, k)
+        candidates = max(n_candidates or self.n_candidates, checked_k(k))
         find = partial(self._find, rerank=wanted, n_candidates=candidates)
         return self._answer(find, queries_embeddings, k, subset, idf, background)
 
@@ -353,7 +354,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
     def build(self) -> EigenLISVIndex:
         """Bring the ANN structure up to date with all documents, made anew if many were removed."""
         settings, dim = self.settings, self.dim
-        if settings.backend != "exact" and dim is not None:
+        if settings.backend != "exact" and dim is not None and len(self):
             with self._open_store.transaction() as transaction:
                 read = self._reader(transaction.base)
                 accelerator.build(transaction, settings, settings.width(dim), read)
@@ -386,11 +387,15 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         -------
         For each id a matrix. Shape: (tokens, d) or (rank, d), float32.
         """
-        settings = self.settings
-        if settings.keep_tokens == "none" and not settings.keep_bases:
+        kept = self.settings.kept
+        if kept is None:
             raise ValueError("the index keeps neither tokens nor bases")
-        column = "token" if settings.keep_tokens != "none" else "basis"
-        return codec.decode_by_id(self._snapshot, column, documents_ids)
+        return self._kept_rows(kept, documents_ids)
+
+    def _kept_rows(
+        self, name: str, documents_ids: Sequence[Sequence[DocumentId]]
+    ) -> list[list[NDArray[np.float32]]]:
+        return codec.decode_by_id(self._snapshot, name, documents_ids)
 
 
 def _best(rows: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> Hits:

@@ -104,8 +104,7 @@ def _batches(
     only_missing: bool,
 ) -> Iterator[Batch]:
     """Yield the documents of an index as another one keeps them, which is prepared if need be."""
-    keeps_rows = target.settings.keep_tokens != "none" or target.settings.keep_bases
-    centre = None if source.projections is None else source.projections.centre
+    keeps_rows = target.settings.kept is not None
     for rows in source.batches(max(1, _VECTOR_BYTES // (4 * source.dim))):
         ids = source.ids(rows)
         if only_missing:
@@ -115,13 +114,11 @@ def _batches(
         if not ids:
             continue
         vectors = source.vectors(rows)
-        if centre is not None:
-            vectors += centre  # back to where they came from: the target may have another one
         if target.dim is None:
             assert index.dim is not None
             if given.vectors is None and given.centre is None:
                 given = given.centred_on(vectors, target.settings)
             target.prepare(index.dim, given)
-        if source.projections is None or source.projections.vectors is None:
+        if not source.projected:
             vectors = target._projections(target._snapshot).document_vectors(vectors)
         yield Batch(ids, vectors.numpy(), source.kept(rows) if keeps_rows else None)

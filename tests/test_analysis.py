@@ -39,6 +39,14 @@ class TestAnalyze:
         found = analyze([spread_over(7)] * 10)
         assert (found.k, found.filter) == (8, "hard")
 
+    def test_knows_what_it_recommends_where_d_is_no_power_of_two(self):
+        rng = np.random.default_rng(3)
+        found = analyze([unit_rows(rng, n, 24) for n in (10, 30, 30, 30)])
+        assert found.k == 12
+        assert found.energy[12] > 0.5
+        assert found.shorter[12] == 0.25
+        assert f"{found.energy[12]:.0%}" in found.reason
+
     def test_draws_from_all_of_a_generator_and_keeps_the_longest(self):
         documents = (spread_over(4, tokens=10 + (i == 5)) for i in range(500))
         found = analyze(documents, sample=20)

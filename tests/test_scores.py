@@ -108,6 +108,20 @@ class TestScoresOfBases:
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, eigenli_scores(q.double(), w.double()).float())
 
+    def test_mixed_precision_does_not_round_them(self):
+        q, w = tokens(0, 2, 30, 6).float(), orthonormal(1, 2, 4, 6).float()
+        functions = [
+            lambda: eigenli_scores(q, w),
+            lambda: eigenli_scores_pairwise(q, w),
+            lambda: eigenli_kd_scores(q, w[:, None]),
+            lambda: EigenLIScores(k=3)(q, w[:, None]),
+            lambda: EigenLIScores(k=3, distillation=True)(q, w[:, None]),
+        ]
+        for function in functions:
+            expected = function()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                torch.testing.assert_close(function(), expected)
+
     def test_pairs_need_equal_numbers(self):
         with pytest.raises(ValueError, match="3 queries cannot be paired with 2 documents"):
             eigenli_scores_pairwise(tokens(0, 3, 2, 6), orthonormal(0, 2, 2, 6))

@@ -114,6 +114,10 @@ def test_removed_documents_are_forgotten_and_later_ones_found(make, documents, q
     index.update_documents([f"new {gone[0]}"], documents[110:111])
     assert len(index) == 100
     assert ids(index(queries, 3, [f"new {gone[0]}"])) == [[f"new {gone[0]}"]] * 8
+    # An index that has lost all its documents is empty, and can be filled again.
+    index.remove_documents({i for i in range(100) if i in index} | {f"new {i}" for i in gone})
+    assert index.build()(queries, k=3) == [[]] * 8
+    assert ids(index.add_documents([7], documents[7:8])(queries[:1], k=3)) == [[7]]
 
 
 def test_ids_are_told_apart_and_given_back_as_they_were(make, documents):
@@ -175,3 +179,15 @@ def test_filters_idf_and_background_give_the_scores_of_a_scan(make, documents, q
             assert len(hits) == 5
             for hit in hits:
                 assert hit["score"] == pytest.approx(of_scan[hit["id"]], rel=1e-3, abs=1e-4)
+
+
+def test_a_document_with_no_direction_left_is_ranked_like_the_others(make, documents, queries):
+    tokens = [*documents[:10], documents[10, :1], *documents[11:20]]
+    options = {"centering": "both", "keep_bases": True}
+    index = make(**options).add_documents(range(20), tokens)
+    for ours, theirs in zip(
+        index(queries, k=20, rerank="eigenli"), index(queries, k=20), strict=True
+    ):
+        scores = {hit["id"]: hit["score"] for hit in theirs}
+        assert len(scores) == 20
+        assert all(hit["score"] == pytest.approx(scores[hit["id"]], rel=2e-3) for hit in ours)

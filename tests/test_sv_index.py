@@ -108,6 +108,16 @@ class TestReRanking:
             assert ids(results) == ids(kept(queries, k=5, rerank=rerank, n_candidates=20))
         assert set(asked) == {20}
 
+    def test_is_refused_if_other_documents_than_asked_for_are_given(self, make, documents, queries):
+        given = [documents[0]]
+        index = make(tokens_of=lambda ids: given).add_documents(range(300), documents)
+        with pytest.raises(ValueError, match="tokens_of gave 1 documents for 20 ids"):
+            index(queries[:1], k=5, rerank="maxsim", n_candidates=20)
+        given[:] = [documents[0][:, :5]] * 20
+        for rerank in ("maxsim", "eigenli"):
+            with pytest.raises(ValueError, match="dimension 5, expected 24"):
+                index(queries[:1], k=5, rerank=rerank, n_candidates=20)
+
     def test_without_anything_to_score_from_is_refused(self, make, documents):
         index = make().add_documents(range(300), documents)
         for rerank in ("maxsim", "eigenli"):

@@ -127,6 +127,21 @@ class TestFiles:
         for hits, row in zip(index(queries, k=5), scores, strict=True):
             assert [hit["id"] for hit in hits] == [ids[i] for i in np.argsort(-row)[:5]]
 
+    @pytest.mark.parametrize("index_type", [EigenLIIndex, EigenLISVIndex])
+    def test_inner_products_with_queries_are_the_scores_of_the_index(
+        self, tmp_path, documents, queries, index_type
+    ):
+        options = {"preset": "plus", "centering": "both", "dtype": "float32"}
+        index = index_type(str(tmp_path), k=K, show_progress=False, **options)
+        with pytest.raises(ValueError, match="holds no documents"):
+            queries_vectors(queries, index)
+        fill(index, documents)
+        ((ids, vectors),) = documents_vectors(index, batch_size=1000)
+        products = queries_vectors(queries, index) @ vectors.T
+        for hits, row in zip(index(queries, k=len(ids)), products, strict=True):
+            scores = {hit["id"]: hit["score"] for hit in hits}
+            np.testing.assert_allclose(row, [scores[i] for i in ids], atol=1e-4)
+
     def test_vectors_too_long_for_their_store_are_refused(self, tmp_path, documents):
         index = EigenLIIndex(str(tmp_path), k=K, show_progress=False)
         index.add_documents([1], synthetic.documents(1, tokens=4, d=64))

@@ -19,6 +19,22 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 _TEXTS_PER_PART = 2048
+# Attributes of models, PyLate's and this library's, that change what they make of a text or page.
+_OPTIONS = (
+    "query_prefix",
+    "document_prefix",
+    "query_length",
+    "document_length",
+    "do_query_expansion",
+    "attend_to_expansion_tokens",
+    "skiplist_words",
+    "prompts",
+    "default_prompt_name",
+    "dtype",
+    "revision",
+    "max_visual_tokens",
+    "image_tokens_only",
+)
 
 
 @dataclass(frozen=True)
@@ -43,26 +59,21 @@ class TokenFile:
         return sum(len(tokens) for tokens, _ in self.parts)
 
 
-def encoding_options(model: Any) -> list[Any]:
-    """Return what a model's embeddings depend on besides the model and the text."""
-    return [
-        getattr(model, attribute, None)
-        for attribute in (
-            "query_prefix",
-            "document_prefix",
-            "query_length",
-            "document_length",
-            "do_query_expansion",
-            "skiplist_words",
-        )
-    ]
+def identity(model: Any, model_name: str) -> list[Any]:
+    """Return what embeddings depend on besides the text, as values that ``json.dumps`` takes.
+
+    The model itself is known by its name, and one in a folder also by when its files were written.
+    """
+    folder = Path(model_name)
+    files = sorted(folder.rglob("*")) if folder.is_dir() else []
+    written = [(str(file.relative_to(folder)), file.stat().st_mtime_ns) for file in files]
+    return [model_name, written, [str(getattr(model, name, None)) for name in _OPTIONS]]
 
 
 def fingerprint(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
     """Return a hash of all that the embeddings of texts depend on."""
     digest = hashlib.sha256()
-    options = encoding_options(model)
-    digest.update(json.dumps([model_name, is_query, options], default=str).encode())
+    digest.update(json.dumps([identity(model, model_name), is_query]).encode())
     for text in texts:
         digest.update(len(text).to_bytes(8, "little") + text.encode())
     return digest.hexdigest()[:20]

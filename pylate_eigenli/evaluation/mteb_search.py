@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
+from .._version import __version__
 from ..tokens import TokenBatch, collect
-from .embeddings import encoding_options
+from .embeddings import identity
 from .methods import MultiVector, method
 from .plaid import Plaid
 from .scanning import Parts, Scan
@@ -231,10 +232,10 @@ class CompressedSearch:
         """
         columns = [column for column in ("id", "title", "text") if column in chunk.column_names]
         known_by = [
-            self.name,
+            __version__,
+            identity(self.model, self.name),
             self.mteb_model_meta.revision,
             self.method,
-            encoding_options(self.model),
             task_metadata.name,
             task_metadata.dataset,
             where,

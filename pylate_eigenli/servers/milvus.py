@@ -21,6 +21,7 @@ from . import Found, ServerOptions, chunks, is_remote, key_of, library
 # Limits of the server: of one text, and of the results of one query.
 _TEXT_BYTES = 65_535
 _MOST_RESULTS = 16_384
+_CANDIDATES = 10  # per result, where the metric is not the score
 _ID_BYTES = 1_024
 # Bytes are kept as base64 in so many texts, of which the first are filled first.
 _ROW_FIELDS = [f"rows_{i}" for i in range(4)]
@@ -46,8 +47,9 @@ class MilvusOptions(ServerOptions):
     index_params, search_params
         Its parameters for building (``{"M": 32}``) and for searching (``{"ef": 200}``).
     metric
-        ``"IP"`` (the default), which is the score. ``"COSINE"`` and ``"L2"`` find nearly the same
-        documents, as the lengths of vectors differ little; their scores are the same.
+        ``"IP"`` (the default), which is the score. ``"COSINE"`` and ``"L2"`` only choose
+        candidates, ten times as many as are asked for, and miss some: vectors are kept centred,
+        and then differ in length.
     shards, replicas
         Of the collection; replicas are of its copies in memory.
     consistency
@@ -198,6 +200,7 @@ class MilvusServer:
         if k > _MOST_RESULTS:
             raise ValueError(f"Milvus returns at most {_MOST_RESULTS:,} documents, not {k:,}")
         metric = self.options.metric
+        limit = k if metric == "IP" else min(_CANDIDATES * k, _MOST_RESULTS)
         found = []
         for part in chunks(queries, max(1, _QUERY_BYTES // (4 * queries.shape[1]))):
             answers = self._client.search(
@@ -205,7 +208,7 @@ class MilvusServer:
                 data=list(part),
                 anns_field="vector",
                 filter="" if subset is None else _filter(subset),
-                limit=k,
+                limit=limit,
                 output_fields=["document"] + (["norm"] if metric != "IP" else []),
                 search_params={"metric_type": metric, "params": self.options.search_params},
                 consistency_level=self.options.consistency,
@@ -216,8 +219,9 @@ class MilvusServer:
                 if metric != "IP":
                     norms = np.array([hit["entity"]["norm"] for hit in hits], np.float32)
                     products = _products(metric, products, norms, float(np.linalg.norm(query)))
-                ids = [json.loads(hit["entity"]["document"]) for hit in hits]
-                found.append(Found(ids, products))
+                best = np.argsort(-products, kind="stable")[:k]
+                ids = [json.loads(hits[i]["entity"]["document"]) for i in best.tolist()]
+                found.append(Found(ids, products[best]))
         return found
 
     def _query(

@@ -70,6 +70,8 @@ class VisionColBERT:
         if device_map is None:
             device_map = "cuda" if torch.cuda.is_available() else "cpu"
         self.model_name_or_path = str(model_name_or_path)
+        self.revision = revision
+        self.max_visual_tokens = max_visual_tokens
         self.image_tokens_only = image_tokens_only
         self.model, self.processor = loaders.load(
             self.model_name_or_path,
@@ -88,6 +90,12 @@ class VisionColBERT:
         """Where inputs are sent to."""
         device: torch.device = self.model.device
         return device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the model computes in."""
+        dtype: torch.dtype = self.model.dtype
+        return dtype
 
     @cached_property
     def _image_token(self) -> int:

@@ -205,8 +205,9 @@ class TestResumption:
         assert again[key]["map_at_10"] == pytest.approx(expected[key]["map_at_10"])
 
     def test_nothing_stale_is_read(self, model, tmp_path):
-        def run(task, name="eigenli-4", source="of/words"):
+        def run(task, name="eigenli-4", source="of/words", prompts=None):
             counted = Failing(model, 100)
+            counted.prompts = prompts
             search = CompressedSearch(counted, name, cache_folder=tmp_path, name=source)
             scores(search, task)
             return 100 - counted.left
@@ -215,6 +216,7 @@ class TestResumption:
         assert run(TwoSubsets()) == 2
         assert run(TwoSubsets(), name="eigenli-8") == 4
         assert run(TwoSubsets(), source="other/words") == 4
+        assert run(TwoSubsets(), prompts={"document": "about "}) == 4
         assert run(Known()) == 2
 
 
