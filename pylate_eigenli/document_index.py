@@ -140,13 +140,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
             settings, dim = self.settings_type(**meta["settings"]), int(meta["dim"])
         except (KeyError, TypeError, ValueError) as error:
             raise IndexFormatError(f"the settings of {where} cannot be read: {error}") from error
-        for name, value in self._wanted.items():
-            if getattr(settings, name) != value:
-                raise ValueError(
-                    f"{where} was made with {name}={getattr(settings, name)!r}, not {value!r}; "
-                    f"leave {name} out to use it as it is, or start again with override=True (--override)"
-                )
-        return settings, dim
+        return settings.opened_with(self._wanted, where), dim
 
     @property
     def settings(self) -> SettingsT:
@@ -232,9 +226,10 @@ class DocumentIndex(Base, Generic[SettingsT]):
             )
             with self._progress(total) as progress:
                 for ids, tokens in batches:
-                    transaction.meta.update(
-                        kind=self.kind, settings=asdict(settings), dim=tokens.dim
-                    )
+                    if dim is None:
+                        transaction.meta.update(
+                            kind=self.kind, settings=asdict(settings), dim=tokens.dim
+                        )
                     replaced = self._matrices_of(transaction.base, ids)
                     matrices = self._append(transaction, ids, tokens)
                     background = background or Background.empty(len(matrices))

@@ -115,7 +115,8 @@ class EigenLIIndex(DocumentIndex[Settings]):
         Subtracted from all tokens, of documents and of queries, for instance
         ``analyze(documents_embeddings).mean``. Shape: (d,). By default nothing is.
     idf, background
-        What searches do unless they say otherwise, see :meth:`__call__`. By default 0.
+        What searches do unless they say otherwise, see :meth:`__call__`. By default 0, or what the
+        index was made with.
     device
         Where to compute, ``"cpu"`` or ``"cuda"``. By default where the embeddings are given.
     show_progress

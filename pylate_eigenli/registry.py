@@ -54,6 +54,11 @@ class Registry:
                 )
         return options_type(**(options or {}))
 
+    def options_of_searches(self, name: str) -> frozenset[str]:
+        """Return the options of a part that may be others each time it is opened."""
+        names: frozenset[str] = self.type_of(name).options_type.of_searches
+        return names
+
     def library(self, name: str) -> Any:
         """Return the library behind a part."""
         try:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
+from typing_extensions import Self
 
 from .filters import SpectralFilter, as_filter
 from .subspace import (
@@ -31,11 +32,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 
+_OF_SEARCHES = ("idf", "background")
+
+
 @dataclass(frozen=True)
 class SpectralSettings:
     """Kept in the manifest of an index and fixed from its first document on.
 
-    ``idf`` and ``background`` are only what a search does that does not say otherwise.
+    ``idf`` and ``background`` are only what a search does that does not say otherwise, nor whoever
+    has opened the index.
     """
 
     k: int = 32
@@ -54,6 +59,26 @@ class SpectralSettings:
         as_filter(self.filter)
         check_choice("centering", self.centering, get_args(Centering))
         check_query_options(self.idf, self.background)
+
+    def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
+        """Return the settings of an index that exists, for somebody who opens it.
+
+        What only searches depend on is theirs to choose; the rest has to be as it was made.
+
+        Parameters
+        ----------
+        wanted
+            What they ask for, by name.
+        where
+            What to call the index in errors.
+        """
+        chosen = {}
+        for name, value in wanted.items():
+            if name in _OF_SEARCHES:
+                chosen[name] = value
+            else:
+                check_unchanged(where, name, getattr(self, name), value)
+        return replace(self, **chosen)
 
     def subspaces(self, documents: TokenBatch) -> Subspaces:
         """Return the subspaces of documents."""
@@ -81,6 +106,15 @@ class SpectralSettings:
         return TokenBatch(batch.tokens - mean, batch.offsets)
 
 
+def check_unchanged(where: object, name: str, made: object, value: object) -> None:
+    """Refuse another value than the one that an index was made with."""
+    if made != value:
+        raise ValueError(
+            f"{where} was made with {name}={made!r}, not {value!r}; leave {name} out to use it as "
+            "it is, or start again with override=True (--override)"
+        )
+
+
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
     """Refuse a value that is not one of the choices."""
     if value not in choices:
@@ -105,6 +139,6 @@ def with_preset(
         chosen.update(PRESETS[preset])
     given["filter"] = None if filter is None else str(as_filter(filter))
     mean = given.get("corpus_mean")
-    given["corpus_mean"] = None if mean is None else tuple(np.asarray(mean, np.float64).tolist())
+    given["corpus_mean"] = None if mean is None else tuple(np.ravel(mean).astype(float).tolist())
     chosen.update({name: value for name, value in given.items() if value is not None})
     return chosen

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from typing_extensions import Self
 
 from . import backends, codec, servers, vector_column
 from .background import Queries
 from .filters import Saturating, as_filter
 from .projection import SVProjection, TokenProjection
-from .settings import SpectralSettings, check_choice
+from .settings import SpectralSettings, check_choice, check_unchanged
 from .soft import soft_vectors
 from .storage import Transaction
 from .subspace import Subspaces
@@ -45,6 +46,25 @@ class SVSettings(SpectralSettings):
     def width(self, dim: int) -> int:
         """Return the dimension of the vectors, for tokens of dimension ``dim``."""
         return self.projection or packed_dim(self.token_projection or dim)
+
+    def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
+        """Return the settings of an index that exists, for somebody who opens it.
+
+        Options of the backend that only searches depend on are theirs to choose, too.
+        """
+        rest = dict(wanted)
+        options = rest.pop("backend_options", None)
+        settings = super().opened_with(rest, where)
+        if not options:
+            return settings
+        parts = servers if self.backend in servers.NAMES else backends
+        of_searches = () if self.backend == "exact" else parts.options_of_searches(self.backend)
+        for name, value in options.items():
+            if name not in of_searches:
+                check_unchanged(
+                    where, f"{name} in backend_options", self.backend_options.get(name), value
+                )
+        return replace(settings, backend_options={**self.backend_options, **options})
 
     @property
     def kept(self) -> Literal["token", "basis"] | None:

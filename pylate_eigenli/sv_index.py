@@ -66,7 +66,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings]):
         :class:`pylate_eigenli.served_index.ServedSVIndex`.
     backend_options
         Options of the backend, see :mod:`pylate_eigenli.backends` and
-        :mod:`pylate_eigenli.servers`.
+        :mod:`pylate_eigenli.servers`. Those that only searches depend on, such as ``ef_search``,
+        may be others each time the index is opened.
     rerank
         How candidates are scored in the end unless a search says otherwise: ``"none"`` (as the
         vectors score them), ``"eigenli"`` or ``"maxsim"``.

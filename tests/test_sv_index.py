@@ -153,6 +153,32 @@ class TestProjection:
         assert ids(index(queries, k=5, rerank="eigenli")) == ids(index(queries, k=5))
 
 
+class TestReopening:
+    @pytest.mark.parametrize("backend", ["faiss", "voyager"])
+    def test_options_of_searches_may_be_others_and_those_of_the_structure_not(
+        self, make, documents, queries, backend
+    ):
+        pytest.importorskip(backend)
+        built = {"faiss": {"factory": "HNSW16"}, "voyager": {"M": 8}}[backend]
+        first = make(backend=backend, backend_options=built).add_documents(range(300), documents)
+        first.build().close()
+        index = make(backend_options={"ef_search": 7})
+        assert index.settings.backend_options == {**built, "ef_search": 7}
+        assert overlap(index(queries, k=5), make()(queries, k=5)) > 0.5
+        index.add_documents(["more"], documents[:1])
+        assert make().settings.backend_options == built
+        name = next(iter(built))
+        with pytest.raises(ValueError, match=f"made with {name} in backend_options"):
+            make(backend_options={name: None})
+
+    def test_idf_and_background_may_be_others(self, make, documents, queries):
+        plain = make().add_documents(range(300), documents)
+        index = make(idf=0.3, background=0.5)
+        assert index(queries) == plain(queries, idf=0.3, background=0.5)
+        with pytest.raises(ValueError, match="made with k=6, not 7"):
+            make(idf=0.3, k=7)
+
+
 class TestBadInput:
     @pytest.mark.parametrize(
         "options",

@@ -27,6 +27,7 @@ _REGISTRY = Registry(
 NAMES = tuple(_REGISTRY.entries)
 check = _REGISTRY.check
 library = _REGISTRY.library
+options_of_searches = _REGISTRY.options_of_searches
 
 
 @runtime_checkable

@@ -45,6 +45,8 @@ class FaissOptions:
         least as many as are wanted.
     """
 
+    of_searches: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search"})
+
     factory: str | None = None
     nprobe: int | None = None
     ef_search: int = 200

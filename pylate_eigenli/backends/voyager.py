@@ -80,6 +80,8 @@ class VoyagerOptions:
         Number of candidates that results are chosen from, at least as many as are wanted.
     """
 
+    of_searches: ClassVar[frozenset[str]] = frozenset({"ef_search"})
+
     storage: Storage = "float8"
     M: int | None = None
     ef_construction: int = 100

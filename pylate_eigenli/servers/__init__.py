@@ -30,6 +30,7 @@ T = TypeVar("T", bound=Any)
 NAMES = tuple(_REGISTRY.entries)
 check = _REGISTRY.check
 library = _REGISTRY.library
+options_of_searches = _REGISTRY.options_of_searches
 _NAMESPACE = UUID("f1c6b0f4-6a0e-5f0e-8d6a-2f5b1c1f0e11")  # of the keys of this library's documents
 
 
@@ -55,6 +56,8 @@ class ServerOptions:
     retries
         How often to repeat an upload that failed for a reason that may pass.
     """
+
+    of_searches: ClassVar[frozenset[str]] = frozenset({"timeout", "workers", "retries"})
 
     collection: str | None = None
     timeout: float = 60.0

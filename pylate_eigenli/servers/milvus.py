@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,6 +56,11 @@ class MilvusOptions(ServerOptions):
         ``"Strong"`` (the default): a search sees all that was written before it. ``"Bounded"``,
         ``"Session"`` and ``"Eventually"`` are faster.
     """
+
+    of_searches: ClassVar[frozenset[str]] = ServerOptions.of_searches | {
+        "search_params",
+        "consistency",
+    }
 
     database: str = ""
     index_type: str = "AUTOINDEX"

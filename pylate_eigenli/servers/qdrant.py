@@ -6,7 +6,7 @@ import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,8 @@ class QdrantOptions(ServerOptions):
     shards, replicas
         Of the collection. By default what the server says.
     """
+
+    of_searches: ClassVar[frozenset[str]] = ServerOptions.of_searches | {"oversampling", "search"}
 
     quantization: Literal["scalar", "binary"] | None = None
     oversampling: float = 2.0
