@@ -6,23 +6,48 @@ model reads, named ``path#1``, ``path#2`` and so on: what a model does not read 
 
 from __future__ import annotations
 
+import codecs
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
-from itertools import count, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from .texts import TextDocument
+from .words import WORD, count_words
 
 BEIR_CORPUS = "corpus.jsonl"
 _WORDS_PER_TOKEN = 0.65  # of plain text in English; less than the average, so as to cut early
 
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
+_FULL_STOPS = "\u3002\uff01\uff1f"  # of Chinese and Japanese; no space follows them
+_SENTENCE_END = re.compile(rf"(?<=[.!?])\s+|(?<=[{_FULL_STOPS}])\s*")
+
+
+@dataclass(frozen=True)
+class Part:
+    """The documents of a record or a file.
+
+    Parameters
+    ----------
+    documents
+        The documents; none if a file is empty or was passed over.
+    file
+        Name of the file, if ``documents`` are all its passages.
+
+    Examples
+    --------
+    >>> Part([TextDocument("notes.txt#1", "Apples are red.")], "notes.txt").file
+    'notes.txt'
+    """
+
+    documents: list[TextDocument]
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -32,12 +57,9 @@ class Source:
     Parameters
     ----------
     read
-        Called with the number of words of a passage; yields a list of documents for every record
-        or file.
+        Called with the number of words of a passage; yields a part for every record or file.
     total
         Number of records or files, None if it cannot be known.
-    of_files
-        Whether a part is a file cut into passages, rather than a record.
     unreadable
         What is wrong with the files that were passed over, a line each; complete once all parts
         are read.
@@ -48,18 +70,27 @@ class Source:
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "fruit.txt").write_text("Apples are red. Limes are green.")
     >>> source = open_source(str(folder))
-    >>> [[document.id for document in part] for part in source.parts(document_length=5)]
+    >>> [[document.id for document in part.documents] for part in source.parts(document_length=5)]
     [['fruit.txt#1', 'fruit.txt#2']]
     """
 
-    read: Callable[[int], Iterable[list[TextDocument]]]
+    read: Callable[[int], Iterable[Part]]
     total: int | None
-    of_files: bool = False
     unreadable: list[str] = field(default_factory=list)
 
-    def parts(self, document_length: int) -> Iterable[list[TextDocument]]:
+    def parts(self, document_length: int) -> Iterable[Part]:
         """Return the documents of each record or file, for a model that reads so many tokens."""
         return self.read(max(1, int(document_length * _WORDS_PER_TOKEN)))
+
+    def peeked(self, document_length: int) -> tuple[Source, list[TextDocument]]:
+        """Read the first documents; return a source that gives them again, and them."""
+        parts = iter(self.parts(document_length))
+        read: list[Part] = []
+        for part in parts:
+            read.append(part)
+            if part.documents:
+                return replace(self, read=lambda _: chain(read, parts)), part.documents
+        raise ValueError("there are no documents in the source; the index is left as it was")
 
 
 def open_source(source: str) -> Source:
@@ -73,7 +104,7 @@ def open_source(source: str) -> Source:
         hidden files and folders are left out, and a file that cannot be read is passed over.
     """
     if source == "-":
-        return Source(lambda _: _records(sys.stdin, "stdin"), None)
+        return Source(lambda _: _records(sys.stdin.buffer, "stdin"), None)
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
@@ -91,26 +122,25 @@ def open_source(source: str) -> Source:
         known = ", ".join([".jsonl", *_READERS])
         raise ValueError(f"{path} is not of a kind that can be read ({known})")
     else:
-        return Source(lambda words: [_passages_of(path, Path(path.name), words)], 1, True)
+        return Source(lambda words: [_passages_of(path, Path(path.name), words)], 1)
     unreadable: list[str] = []
-    return Source(
-        lambda words: _files(path, files, words, unreadable), len(files), True, unreadable
-    )
+    return Source(lambda words: _files(path, files, words, unreadable), len(files), unreadable)
 
 
 # --- JSON lines -------------------------------------------------------------------------------
 
 
-def _lines_of(path: Path) -> Iterator[list[TextDocument]]:
-    with path.open(encoding="utf-8") as file:
+def _lines_of(path: Path) -> Iterator[Part]:
+    with path.open("rb") as file:
         yield from _records(file, str(path))
 
 
-def _records(lines: Iterable[str], name: str) -> Iterator[list[TextDocument]]:
+def _records(lines: Iterable[bytes], name: str) -> Iterator[Part]:
+    # As bytes, so that those that are not UTF-8 are found in their line, and a BOM is no matter.
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                yield [_record(json.loads(line))]
+                yield Part([_record(json.loads(line))])
             except (ValueError, TypeError) as error:
                 raise ValueError(f"{name}, line {number}: {error}") from error
 
@@ -124,6 +154,8 @@ def _record(row: Any) -> TextDocument:
         raise TypeError('"id" (or "_id") must be a string or an integer')
     if not isinstance(text, str) or not isinstance(title, str):
         raise TypeError('"text" and "title" must be strings')
+    if _valid(str(document_id)) != str(document_id):
+        raise ValueError(f'"id" is not valid Unicode: {document_id!r}')
     return TextDocument(document_id, _valid(text), _valid(title))
 
 
@@ -143,36 +175,32 @@ def _visible(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def _files(
-    root: Path, files: Iterable[Path], words: int, unreadable: list[str]
-) -> Iterator[list[TextDocument]]:
+def _files(root: Path, files: Iterable[Path], words: int, unreadable: list[str]) -> Iterator[Part]:
     for file in files:
         try:
             yield _passages_of(file, file.relative_to(root), words)
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             # One bad file among thousands must not keep the others out.
             unreadable.append(str(error))
-            yield []
+            yield Part([])
 
 
-def _passages_of(path: Path, name: Path, words: int) -> list[TextDocument]:
-    title, text = _READERS[path.suffix.lower()](path)
-    return [
-        TextDocument(f"{name.as_posix()}#{number}", passage, title or name.stem)
-        for number, passage in enumerate(passages(text, words), start=1)
+def _passages_of(path: Path, relative: Path, words: int) -> Part:
+    name = _named(relative)
+    try:
+        title, text = _READERS[path.suffix.lower()](path)
+    except Exception as error:  # every format has failures of its own
+        raise ValueError(f"{_named(path)} cannot be read: {error}") from error
+    documents = [
+        TextDocument(f"{name}#{number}", passage, _valid(title) or Path(name).stem)
+        for number, passage in enumerate(passages(_valid(text), words), start=1)
     ]
+    return Part(documents, name)
 
 
-def passages_from(name: str, number: int, index: Container[str]) -> list[str]:
-    """Return the ids of the passages of a file, from a number on, that an index holds.
-
-    Examples
-    --------
-    >>> passages_from("notes.txt", 2, {"notes.txt#1", "notes.txt#2", "notes.txt#3"})
-    ['notes.txt#2', 'notes.txt#3']
-    """
-    ids = (f"{name}#{i}" for i in count(number))
-    return list(takewhile(lambda passage: passage in index, ids))
+def _named(path: Path) -> str:
+    """Return the name of a file as text, also if its bytes are none."""
+    return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
 def passages(text: str, words: int) -> list[str]:
@@ -184,38 +212,44 @@ def passages(text: str, words: int) -> list[str]:
     ['One two.', 'Three four five.\\nSix.']
     >>> passages("one two three four five", words=2)
     ['one two', 'three four', 'five']
+    >>> passages("東京は首都です。大きい。", words=8)
+    ['東京は首都です。', '大きい。']
     """
     result: list[str] = []
     room = 0
     for paragraph in _PARAGRAPH_END.split(text):
         joint = "\n"
         for piece in _pieces(paragraph, words):
-            length = len(piece.split())
+            length = count_words(piece)
             if length <= room:
                 result[-1] += joint + piece
                 room -= length
             else:
                 result.append(piece)
                 room = words - length
-            joint = " "
+            joint = "" if piece[-1] in _FULL_STOPS else " "
     return result
 
 
 def _pieces(paragraph: str, words: int) -> Iterator[str]:
     """Yield a paragraph whole if it is short enough, else its sentences, cut if they must be."""
-    parts = paragraph.split()
-    if len(parts) <= words:
-        if parts:
-            yield paragraph.strip()
+    paragraph = paragraph.strip()
+    if count_words(paragraph) <= words:
+        if paragraph:
+            yield paragraph
         return
-    for sentence in _SENTENCE_END.split(paragraph.strip()):
-        parts = sentence.split()
-        for begin in range(0, len(parts), words):
-            yield " ".join(parts[begin : begin + words])
+    for sentence in _SENTENCE_END.split(paragraph):
+        found = list(WORD.finditer(sentence))
+        for begin in range(0, len(found), words):
+            chosen = found[begin : begin + words]
+            yield " ".join(sentence[chosen[0].start() : chosen[-1].end()].split())
 
 
 def _read_text(path: Path) -> tuple[str, str]:
-    return "", path.read_text(encoding="utf-8", errors="replace")
+    with path.open("rb") as file:
+        is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    encoding = "utf-16" if is_wide else "utf-8-sig"
+    return "", path.read_text(encoding, errors="replace")
 
 
 def _read_markdown(path: Path) -> tuple[str, str]:
@@ -228,6 +262,9 @@ class _HTMLText(HTMLParser):
     """Collects the title and the visible text of a page."""
 
     hidden = frozenset({"script", "style", "template", "noscript", "head"})
+    of_head = frozenset(
+        {"base", "link", "meta", "noscript", "script", "style", "template", "title"}
+    )
     blocks = re.compile(
         "address|article|aside|blockquote|br|d[dlt]|div|figcaption|footer|h[1-6r]|header|li|main|"
         "nav|ol|p|pre|section|t[dhr]|table|ul"
@@ -240,9 +277,10 @@ class _HTMLText(HTMLParser):
         self._open: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
-        if tag == "body":  # the end of a head may be left out
+        # The end of a head may be left out, and the beginning of a body as well.
+        if tag == "body" or (self._open == ["head"] and tag not in self.of_head):
             self._open.clear()
-        if tag in self.hidden or tag == "title":
+        if tag in self.hidden or tag in ("title", "svg"):
             self._open.append(tag)
         elif self.blocks.fullmatch(tag):
             self.text.append("\n\n")
@@ -254,9 +292,12 @@ class _HTMLText(HTMLParser):
             self.text.append("\n\n")
 
     def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] == "title":
-            self.title += data
-        elif not self._open:
+        if self._open == ["head"] and data.strip():
+            self._open.clear()
+        if self._open[-1:] == ["title"]:
+            if "svg" not in self._open:  # where it is that of a drawing
+                self.title += data
+        elif self.hidden.isdisjoint(self._open):
             self.text.append(re.sub(r"\s+", " ", data))
 
 
@@ -272,11 +313,7 @@ def _read_pdf(path: Path) -> tuple[str, str]:
         import pypdfium2
     except ImportError as error:
         raise ImportError('PDF files need `pip install "pylate-eigenli[pdf]"`') from error
-    try:
-        document = pypdfium2.PdfDocument(path)
-    except pypdfium2.PdfiumError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    with document:
+    with pypdfium2.PdfDocument(path) as document:
         pages = [page.get_textpage().get_text_bounded() for page in document]
         title = document.get_metadata_value("Title")
     return str(title).strip(), "\n\n".join(pages)

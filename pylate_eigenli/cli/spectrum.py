@@ -58,7 +58,7 @@ def _sample(source: Source, document_length: int, n: int) -> list[str]:
     generator = random.Random(0)
     seen = 0
     for part in source.parts(document_length):
-        for document in part:
+        for document in part.documents:
             seen += 1
             if len(drawn) < n:
                 drawn.append(document.whole)
