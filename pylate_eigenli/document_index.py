@@ -26,6 +26,7 @@ from .inputs import allowed_rows, checked_k, document_batches
 from .search import Hits
 from .settings import check_query_options
 from .storage import DocumentId, Segment, Snapshot, Store, Transaction
+from .storage.ids import checked_ids
 from .storage.manifest import Manifest
 from .tokens import TokenBatch, collect
 
@@ -167,6 +168,12 @@ class DocumentIndex(Base, Generic[SettingsT]):
 
     def __contains__(self, document_id: object) -> bool:
         return document_id in self._snapshot
+
+    def missing(self, documents_ids: Iterable[DocumentId]) -> list[DocumentId]:
+        """Return the ids that the index does not hold."""
+        ids = checked_ids(documents_ids)
+        rows = self._snapshot.locate(ids)
+        return [document_id for document_id, row in zip(ids, rows, strict=True) if row < 0]
 
     def refresh(self) -> bool:
         """Move on to what other processes have committed since; return whether anything changed."""

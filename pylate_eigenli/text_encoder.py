@@ -166,13 +166,19 @@ class TextEncoder:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        # The path of a folder, so that it means the same wherever the process is.
+        self.name = str(Path(name).resolve()) if Path(name).is_dir() else name
         # A fast tokenizer fails if two threads use it at once.
         self._in_use = threading.RLock()
 
     @cached_property
     def _model(self) -> models.ColBERT:
         return load_model(self.name)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the model was a folder that is no longer there."""
+        return Path(self.name).is_absolute() and not Path(self.name).is_dir()
 
     def load(self) -> None:
         """Load the model now rather than at its first use."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,15 +18,19 @@ from typing_extensions import Self
 from .errors import UnknownDocumentError
 from .explanation import explain_found, spectrum
 from .index import EigenLIIndex
-from .storage import DocumentId
+from .served_index import ServedSVIndex
+from .servers import NAMES as SERVERS
+from .servers import chunks
+from .storage import DocumentId, Store
 from .storage.manifest import FILE_NAME, Manifest
 from .sv_index import EigenLISVIndex
 from .text_encoder import Advance, EncodedQuery, TextEncoder, ignore
-from .texts import TextDocument, TextStore, snippet
+from .texts import ALWAYS, TextDocument, TextStore, snippet
 
 _KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
     index.kind: index for index in (EigenLIIndex, EigenLISVIndex)
 }
+_COPIED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -118,10 +125,12 @@ class TextIndex:
     path
         The folder of an index.
     model
-        Name or path of a PyLate model. By default the one the index was made with; another one
-        is refused.
+        A PyLate model, or its name or path. By default the one the index was made with; another
+        one is refused.
+    override
+        Whether to empty the index if it already exists.
     settings
-        What :func:`open_index` takes.
+        What else :func:`open_index` takes.
 
     Examples
     --------
@@ -135,41 +144,68 @@ class TextIndex:
     'Apples are red. They grow on trees.'
     """
 
-    def __init__(self, path: str | Path, *, model: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        model: str | TextEncoder | None = None,
+        override: bool = False,
+        **settings: Any,
+    ) -> None:
         self.path = Path(path)
         self.texts = TextStore(path)
-        # A first attempt that failed may have left the name of its model, but no index.
-        is_made = holds_index(path) and not settings.get("override")
-        made_with = self.texts.model if is_made else None
-        if model is not None and Path(model).is_dir():
-            model = str(Path(model).resolve())
-        if _is_gone(model):
-            raise FileNotFoundError(f"there is no model in {model}")
-        if model is not None and made_with not in (None, model) and not _is_gone(made_with):
-            raise ValueError(f"{path} was made with the model {made_with}, not {model}")
-        self.index = open_index(path, **settings)
-        if settings.get("override"):
-            self.texts.clear()
-        name = model or made_with
-        self._encoder = None if name is None else TextEncoder(name)
+        # The model that was recorded when the index was opened.
+        self._recorded = None if override else self.texts.model
+        # Whoever was killed before the first commit may have left a name, but no index.
+        made_with = self._recorded if holds_index(path) else None
+        encoder = TextEncoder(model) if isinstance(model, str) else model
+        if encoder is not None:
+            if encoder.is_gone:
+                raise FileNotFoundError(f"there is no model in {encoder.name}")
+            other = made_with is not None and made_with != encoder.name
+            if other and not TextEncoder(str(made_with)).is_gone:
+                raise ValueError(f"{path} was made with the model {made_with}, not {encoder.name}")
+        elif made_with is not None:
+            encoder = TextEncoder(made_with)
+        self._encoder = encoder
+        if override:
+            rehearse(settings)
+            with Store(self.path).transaction(override=True):
+                self.texts.clear()
+        # What is left to empty now is what a server holds.
+        self.index = open_index(path, override=override and _is_served(settings), **settings)
+        self._turn: AbstractContextManager[Any] = nullcontext()
+        if isinstance(self.index, ServedSVIndex) and self.index._server.embedded:
+            self._turn = threading.RLock()  # an embedded database is not made for threads
 
     def reopened(self) -> TextIndex:
-        """Open the index once more, to see another state of it with the same model in memory."""
-        other = TextIndex(self.path)
-        other._encoder = self._encoder
+        """Return the index once more, to see another state of it with the same model in memory.
+
+        A server has one state only, and an embedded one takes one connection: both then share it.
+        """
+        other = copy(self)
+        if not isinstance(self.index, ServedSVIndex):
+            other.index = open_index(self.path)
         return other
 
     @property
     def encoder(self) -> TextEncoder:
-        """The model."""
+        """The model, as long as it is that of the index."""
         if self._encoder is None:
             raise ValueError(f"nothing says which model {self.path} was made with: name it")
-        if _is_gone(self._encoder.name):
+        if self._encoder.is_gone:
             raise ValueError(
                 f"the model that {self.path} was made with is gone from {self._encoder.name}: "
                 "name the place where it is now"
             )
+        self._check_model()
         return self._encoder
+
+    def _check_model(self) -> None:
+        """Refuse to mix what two models say, after another process has made the index anew."""
+        recorded = self.texts.model
+        if recorded not in (None, self._recorded, self.model):
+            raise ValueError(f"{self.path} was made anew with the model {recorded}; open it again")
 
     @property
     def model(self) -> str | None:
@@ -177,12 +213,13 @@ class TextIndex:
         return None if self._encoder is None else self._encoder.name
 
     def __len__(self) -> int:
-        return len(self.index)
+        with self._turn:
+            return len(self.index)
 
     def about(self) -> dict[str, Any]:
         """Return what the index holds and how it was made, as JSON values."""
         index = self.index
-        documents, nbytes = len(index), index.nbytes
+        documents, nbytes = len(self), index.nbytes
         return {
             "path": str(self.path),
             "kind": index.kind,
@@ -235,11 +272,8 @@ class TextIndex:
             whole = [documents[i].whole for i in missing]
             for i, encoded in zip(missing, self.encoder.documents(whole, advance), strict=True):
                 tokens[i] = encoded
-            # Before the documents, so that an index that holds any says who made them.
-            if self.texts.model != self.model:
-                self.texts.model = self.encoder.name
         ids = [document.id for document in documents]
-        with self._changing(documents):
+        with self._changing(documents, self.model if missing else None):
             self.index.add_documents(ids, tokens)
         return len(documents)
 
@@ -249,17 +283,58 @@ class TextIndex:
             self.index.remove_documents(documents_ids)
 
     @contextmanager
-    def _changing(self, documents: Sequence[TextDocument]) -> Iterator[None]:
-        """Change the texts of documents together with the index, in the block."""
+    def _changing(
+        self, documents: Sequence[TextDocument], model: str | None = None
+    ) -> Iterator[None]:
+        """Change the texts of documents, and say who encoded them, with the index in the block."""
+        if isinstance(self.index, ServedSVIndex):
+            with self._changing_served(documents, model):
+                yield
+            return
         made: list[int] = []
 
         def write_texts(state: int) -> None:
+            if model is not None:
+                self._check_model()  # once more, now that nobody else can write
             made.append(state)
-            self.texts.put(documents, since=state)
+            self.texts.put(documents, state, model)
 
         with self.index.accompanied(write_texts):
             yield
         self.texts.discard((document.id for document in documents), state=made[-1])
+
+    @contextmanager
+    def _changing_served(
+        self, documents: Sequence[TextDocument], model: str | None
+    ) -> Iterator[None]:
+        """The same for a server, which shows documents as they arrive.
+
+        Texts are there before their documents and go after them. If the server fails in between,
+        adding the same documents again completes both.
+        """
+        with self._turn:
+            self.texts.put((document for document in documents if document.whole), ALWAYS, model)
+            yield
+            without = [document for document in documents if not document.whole]
+            self.texts.put(without, ALWAYS)
+            self.texts.discard((document.id for document in without), ALWAYS)
+
+    def missing(self, documents_ids: Iterable[DocumentId]) -> list[DocumentId]:
+        """Return the ids that the index does not hold."""
+        with self._turn:
+            return self.index.missing(documents_ids)
+
+    def passages(self, file: str) -> list[str]:
+        """Return the ids of the passages of a file that the index holds, in their order."""
+        known = self.texts.passages(file)
+        unknown = set(self.missing(known))
+        return [passage for passage in known if passage not in unknown]
+
+    def copy_texts(self, folder: str | Path) -> None:
+        """Copy the texts and the name of the model to an index that a server keeps."""
+        target = TextStore(folder)
+        for ids in chunks(list(self.index._snapshot), _COPIED_AT_ONCE):
+            target.put(self.texts.get(ids, self.index.generation).values(), ALWAYS, self.model)
 
     def compact(self) -> None:
         """Give the space of removed and replaced documents back to the disk."""
@@ -302,7 +377,8 @@ class TextIndex:
         if not encoded:
             return []
         embeddings = [query.embeddings for query in encoded]
-        found = self.index(embeddings, k=k, subset=subset, **options)
+        with self._turn:
+            found = self.index(embeddings, k=k, subset=subset, **options)
         all_ids = {hit["id"] for hits in found for hit in hits}
         texts = self.texts.get(all_ids, self.index.generation)
         answers = []
@@ -310,7 +386,8 @@ class TextIndex:
             ids = [hit["id"] for hit in hits]
             contributions: list[NDArray[np.float32] | None] = [None] * len(hits)
             if explain:
-                reasons = explain_found(self.index, query.embeddings, ids, **options)
+                with self._turn:
+                    reasons = explain_found(self.index, query.embeddings, ids, **options)
                 contributions = [reason.contributions for reason in reasons]
             described = [
                 _described(hit, texts, text if isinstance(text, str) else "", contribution)
@@ -334,23 +411,54 @@ class TextIndex:
 
     def spectra(self, documents_ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
         """Return the spectra of those documents whose tokens are kept or can be made again."""
-        held = [document_id for document_id in documents_ids if document_id in self.index]
+        missing = set(self.missing(documents_ids))
+        held = [document_id for document_id in documents_ids if document_id not in missing]
         if not self.keeps_tokens:
             texts = {} if self._encoder is None else self.texts.get(held, self.index.generation)
             whole = [document.whole for document in texts.values()]
             tokens = self.encoder.documents(whole) if whole else []
             return {i: spectrum(matrix) for i, matrix in zip(texts, tokens, strict=True)}
         try:
-            (tokens,) = self.index.get_documents_embeddings([held])
+            with self._turn:
+                (tokens,) = self.index.get_documents_embeddings([held])
         except UnknownDocumentError:
             # Another thread has moved on to a state without one of them.
             return self.spectra(held)
         return {i: spectrum(matrix) for i, matrix in zip(held, tokens, strict=True)}
 
 
-def _is_gone(model: str | None) -> bool:
-    """Return whether a model was a folder that is no longer there."""
-    return model is not None and Path(model).is_absolute() and not Path(model).is_dir()
+def rehearse(
+    settings: Mapping[str, Any],
+    documents: Sequence[TextDocument] = (),
+    model: TextEncoder | None = None,
+) -> None:
+    """Make an index in a place of its own, to see that it can be made before another is emptied.
+
+    Parameters
+    ----------
+    settings
+        What :func:`open_index` takes.
+    documents, model
+        Documents to add to it, and what encodes them. They are not sent to a server.
+
+    Examples
+    --------
+    >>> rehearse({"k": 0})
+    Traceback (most recent call last):
+    ...
+    ValueError: k must be a positive integer, got 0
+    """
+    with TemporaryDirectory() as scratch:
+        open_index(Path(scratch) / "empty", **settings).close()
+        if _is_served(settings):
+            instead = dict.fromkeys(("backend", "backend_options", "uri", "token"))
+            settings = {**settings, **instead}
+        with TextIndex(Path(scratch) / "index", model=model, **settings) as index:
+            index.add(documents)
+
+
+def _is_served(settings: Mapping[str, Any]) -> bool:
+    return settings.get("backend") in SERVERS
 
 
 def _described(
