@@ -51,7 +51,7 @@ def demo(
     with one_line_errors(debug):
         with _progress() as stage:
             with stage("Starting PyLate", None):
-                from ..demo.experiment import run
+                from ..demo.experiment import INDEX_NAME, run
             experiment = run(
                 [*QUESTIONS, *(questions or [])],
                 documents=documents,
@@ -68,7 +68,7 @@ def demo(
             _print_answer(console, answer)
         _print_comparison(console, experiment)
         if index_folder is not None:
-            console.print(f"\nThe index of the docstrings is kept in {index_folder}.")
+            console.print(f"\nThe index of the docstrings is kept in {index_folder / INDEX_NAME}.")
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def export(
 ) -> None:
     """Export an index without encoding anything again, to a file or to a vector database."""
     with one_line_errors(debug):
-        from ..text_index import open_index
+        from ..text_index import TextIndex, open_index
 
         if to is Target.parquet or to is Target.npy:
             if uri is None:
@@ -83,8 +83,9 @@ def export(
         from ..transfer import move
 
         target = out or index.with_name(f"{index.name}-{to.value}")
+        source = TextIndex(existing(index))
         moved = move(
-            open_index(existing(index)),
+            source.index,
             to.value,
             uri=uri,
             backend_options=None if options is None else json.loads(options),
@@ -92,7 +93,8 @@ def export(
             index_name=target.name,
             only_missing=only_missing,
         )
-        with moved:
+        with source, moved:
+            source.copy_texts(target)
             report = {"documents": len(moved), "index": str(target)}
             told = f"{counted(len(moved))}; search with the index in {target}."
             typer.echo(json.dumps(report) if as_json else told)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -24,6 +25,7 @@ from .options import IndexPath, Json, Model, counted, existing
 
 if TYPE_CHECKING:
     from ..sources import Source
+    from ..storage import DocumentId
     from ..text_index import TextIndex
     from ..texts import TextDocument
 
@@ -34,7 +36,8 @@ SourceName = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="JSON lines, a BEIR folder, a folder of .txt, .md, .html and .pdf files, or - "
-        "for JSON lines from stdin.",
+        "for JSON lines from stdin. The passages of a file are named by its path within the "
+        "folder: in another folder, a file of the same name is taken for the same document.",
         show_default=False,
     ),
 ]
@@ -75,7 +78,8 @@ def index(
     backend: Annotated[
         str | None,
         typer.Option(
-            help="subspaces (the default), or single vectors searched by exact, voyager or faiss."
+            help="subspaces (the default), or single vectors searched by exact, voyager or faiss, "
+            "or kept in an embedded database, milvus or qdrant, beside INDEX."
         ),
     ] = None,
     keep_tokens: Annotated[
@@ -95,15 +99,22 @@ def index(
     """Index documents. Those the index already holds are skipped: run it again to go on."""
     with one_line_errors(debug), _bars() as bars:
         from ..sources import open_source
-        from ..text_index import TextIndex, holds_index
-        from ..texts import TextStore
+        from ..text_encoder import TextEncoder
+        from ..text_index import TextIndex, rehearse
 
         opened = open_source(source)
-        if model is None and (override or not holds_index(index) or not TextStore(index).model):
+        settings = _settings(backend, keep_tokens) | {"k": k, "preset": preset, "dtype": dtype}
+        if model is None and (override or _is_empty(index)):
             with bars.task("Making the default model"):
                 model = model_or_error()
-        settings = _settings(backend, keep_tokens) | {"k": k, "preset": preset, "dtype": dtype}
-        texts = TextIndex(index, model=model, override=override, **settings)
+        encoder = None if model is None else TextEncoder(model)
+        if override and encoder is not None:
+            # What fails must fail before the old documents are gone.
+            with bars.task("Loading the model"):
+                encoder.load()
+            opened, first = opened.peeked(encoder.document_length)
+            rehearse(settings, first[:1], encoder)
+        texts = TextIndex(index, model=encoder, override=override, **settings)
         _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
 
 
@@ -123,6 +134,16 @@ def add(
         opened = open_source(source)
         texts = TextIndex(existing(index), model=model)
         _fill(texts, opened, batch_size, bars, replace=True, as_json=as_json)
+
+
+def _is_empty(index: Path) -> bool:
+    """Return whether an index is still to be made, so that any model can be chosen for it."""
+    from ..text_index import TextIndex, holds_index
+
+    if not holds_index(index):
+        return True
+    with TextIndex(index) as made:
+        return made.model is None and not len(made)
 
 
 def model_or_error() -> str:
@@ -187,41 +208,39 @@ def _stream(
     texts: TextIndex, source: Source, batch_size: int, bars: _Bars, *, replace: bool
 ) -> tuple[int, int]:
     """Add documents batch by batch, each in one commit; return how many, and how many were not."""
-    from ..sources import passages_from
-
-    added = skipped = 0
-    gone: list[str] = []
-    waiting: dict[Any, TextDocument] = {}
-    parts_in_batch = 0
+    added = skipped = parts_in_batch = 0
+    gone: list[DocumentId] = []
+    waiting: dict[DocumentId, TextDocument] = {}
     with bars.task("Indexing", source.total) as advance:
 
         def flush() -> None:
-            nonlocal added, parts_in_batch
-            if waiting:
-                share = parts_in_batch / len(waiting)
-                added += texts.add(
-                    list(waiting.values()), advance=lambda n: advance(n * share, documents=n)
-                )
-                waiting.clear()
+            nonlocal added, skipped, parts_in_batch
+            chosen = list(waiting.values())
+            if not replace:
+                new = set(texts.missing(waiting))
+                chosen = [document for document in chosen if document.id in new]
+                skipped += len(waiting) - len(chosen)
+            if chosen:
+                share = parts_in_batch / len(chosen)
+                added += texts.add(chosen, advance=lambda n: advance(n * share, documents=n))
             else:
                 advance(parts_in_batch)
+            waiting.clear()
             parts_in_batch = 0
 
         for part in source.parts(texts.encoder.document_length):
-            for document in part:
-                if not replace and (document.id in waiting or document.id in texts.index):
+            for document in part.documents:
+                if not replace and document.id in waiting:
                     skipped += 1
                     continue
                 waiting[document.id] = document
                 if len(waiting) >= batch_size:
                     flush()
             parts_in_batch += 1
-            if replace and source.of_files and part:
+            if replace and part.file is not None:
                 # A file that has become shorter leaves no passages of its past.
-                name = str(part[-1].id).rpartition("#")[0]
-                gone += passages_from(name, len(part) + 1, texts.index)
-            if not waiting:
-                flush()
+                now = {document.id for document in part.documents}
+                gone += [passage for passage in texts.passages(part.file) if passage not in now]
         flush()
         if gone:
             texts.remove(gone)

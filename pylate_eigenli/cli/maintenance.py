@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -15,8 +15,8 @@ from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, counted, existing
 
 if TYPE_CHECKING:
-    from ..document_index import DocumentIndex
     from ..storage import DocumentId
+    from ..text_index import TextIndex
 
 
 def info(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
@@ -58,7 +58,7 @@ def remove(
         from ..text_index import TextIndex
 
         with TextIndex(existing(index)) as texts:
-            ids = list(dict.fromkeys(_meant(texts.index, documents_ids)))
+            ids = list(dict.fromkeys(_meant(texts, documents_ids)))
             texts.remove(ids)
             left = len(texts)
         if as_json:
@@ -67,14 +67,12 @@ def remove(
             typer.echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
 
 
-def _meant(index: DocumentIndex[Any], names: Iterable[str]) -> Iterator[DocumentId]:
+def _meant(texts: TextIndex, names: Iterable[str]) -> Iterator[DocumentId]:
     """Yield the ids that names on a command line stand for."""
-    from ..sources import passages_from
-
     for name in names:
-        if name not in index and (passages := passages_from(name, 1, index)):
+        if name not in texts.index and (passages := texts.passages(name)):
             yield from passages
-        elif name not in index and name.lstrip("-").isdecimal():
+        elif name not in texts.index and name.lstrip("-").isdecimal():
             yield int(name)
         else:
             yield name

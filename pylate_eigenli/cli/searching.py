@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -65,25 +65,15 @@ def search(
 def _asked(prompt: bool) -> Iterator[str]:
     """Yield queries from a prompt, or line by line if stdin is not a terminal."""
     if not sys.stdin.isatty():
-        lines: Iterable[str] = sys.stdin
-    else:
-        lines = _prompted()
-        if prompt:
-            typer.echo("Type a query; an empty line ends.", err=True)
-    for line in lines:
-        if not line.strip():
-            return
-        yield line.strip()
-
-
-def _prompted() -> Iterator[str]:
+        yield from filter(None, map(str.strip, sys.stdin))
+        return
+    if prompt:
+        typer.echo("Type a query; an empty line ends.", err=True)
     with suppress(ImportError):
         import readline  # noqa: F401  (gives the prompt a history, where there is one)
-    while True:
-        try:
-            yield input("search> ")
-        except (EOFError, KeyboardInterrupt):
-            return
+    with suppress(EOFError, KeyboardInterrupt):
+        while query := input("search> ").strip():
+            yield query
 
 
 def _as_dict(query: str, answer: Answer, milliseconds: float) -> dict[str, Any]:

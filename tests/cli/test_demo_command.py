@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,8 @@ def test_the_report_shows_answers_table_and_method(
     assert result.exit_code == 0, result.output
     for text in (QUESTIONS[0], "bytes / document", "EigenLI, k=32", "MRR@10", "first sentence"):
         assert text in result.stdout
+    (kept,) = re.findall(r"is kept in\s+(\S+)\.\s", result.stdout)
+    assert Path(kept) == tmp_path / INDEX_NAME
     with EigenLIIndex(index_folder=str(tmp_path), index_name=INDEX_NAME) as index:
         assert len(index) == DOCUMENTS
 

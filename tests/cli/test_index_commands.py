@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
 from pylate_eigenli.storage import Store
 from pylate_eigenli.texts import TextStore
@@ -67,6 +69,81 @@ class TestIndex:
         assert TextStore(index).get(["d1", 1]).keys() == {1}
         error = run("index", index, "-", "--backend", "subspaces", code=1, stdin="").stderr
         assert error.endswith("holds an index of single vectors, not of subspaces\n")
+
+    @pytest.mark.parametrize(
+        ("options", "line", "message"),
+        [
+            (["--model", "nobody/has-such-a-model"], "", "nobody/has-such-a-model"),
+            (["--k", 1000], "", "1000"),
+            (["--dtype", "float7"], "", "float7"),
+            ([], "{\n", "line 1"),
+            ([], "\n", "no documents"),
+        ],
+        ids=["model", "k", "dtype", "first line", "no line"],
+    )
+    def test_an_override_that_cannot_be_made_leaves_the_index(
+        self, index: Path, corpus: Path, tiny_model: Path, options: Any, line: str, message: str
+    ) -> None:
+        before = report("search", index, "red sea")["hits"]
+        source = line or corpus.read_text()
+        command = ["index", index, "-", "--override", "--model", tiny_model, *options]
+        assert message in run(*command, code=1, stdin=source).stderr
+        assert report("search", index, "red sea")["hits"] == before
+
+    def test_an_override_replaces_texts_that_are_damaged(
+        self, index: Path, corpus: Path, tiny_model: Path
+    ) -> None:
+        (index / "texts.sqlite").write_bytes(b"not a database, by any means" * 100)
+        options = ["--override", "--model", tiny_model, "--k", 4]
+        assert report("index", index, corpus, *options)["added"] == 20
+        assert report("verify", index)["damage"] == []
+
+    def test_an_index_of_unknown_model_is_not_given_the_default_one(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path
+    ) -> None:
+        with EigenLIIndex(str(tmp_path), "made", k=2, show_progress=False) as made:
+            made.add_documents(["p"], [np.eye(8, dtype=np.float32)])
+        for command in ("index", "add"):
+            error = run(command, tmp_path / "made", corpus, code=1).stderr
+            assert error.startswith("error: nothing says which model")
+        named = report("index", tmp_path / "made", corpus, "--model", tiny_model)
+        assert named["documents"] == 21
+
+    @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
+    def test_an_embedded_database_is_a_backend_like_any_other(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path, backend: str
+    ) -> None:
+        pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
+        folder = tmp_path / "served"
+        options = ["--backend", backend, "--model", tiny_model, "--k", 4]
+        assert report("index", folder, corpus, *options)["added"] == 20
+        again = report("index", folder, corpus)
+        assert (again["added"], again["skipped"]) == (0, 20)
+        found = report("search", folder, TEXTS[3], "-k", 20, "--explain")["hits"]
+        assert {hit["id"]: hit["snippet"] for hit in found} == {
+            f"d{i}": text for i, text in enumerate(TEXTS)
+        }
+        assert report("add", folder, "-", stdin='{"id": "d3", "text": "a leaf"}')["documents"] == 20
+        assert report("remove", folder, "d0", "d1")["documents"] == 18
+        assert "a leaf" in {
+            hit["snippet"] for hit in report("search", folder, "a", "-k", 18)["hits"]
+        }
+        assert report("index", folder, corpus, "--override", *options)["documents"] == 20
+
+    @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
+    def test_texts_and_model_move_to_a_database_with_the_vectors(
+        self, index: Path, tmp_path: Path, backend: str
+    ) -> None:
+        pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
+        run("remove", index, "d0")
+        assert report("export", index, "--to", backend)["documents"] == 19
+        target = tmp_path / f"index-{backend}"
+        wanted = report("search", index, TEXTS[3], "-k", 19)["hits"]
+        found = report("search", target, TEXTS[3], "-k", 19)["hits"]
+        shown = {hit["id"]: (hit["title"], hit["snippet"]) for hit in found}
+        assert shown == {hit["id"]: (hit["title"], hit["snippet"]) for hit in wanted}
+        assert found[0]["score"] == pytest.approx(wanted[0]["score"], rel=1e-2)
+        assert not TextStore(target).get(["d0"])
 
     def test_settings_reach_the_index(self, tmp_path: Path, corpus: Path, tiny_model: Path) -> None:
         options = ["--backend", "exact", "--dtype", "binary", "--keep-tokens", "int8", "--k", 3]
@@ -157,7 +234,7 @@ class TestSearch:
             assert len(found["tokens"]) == len(hit["contributions"])
 
     def test_without_a_query_they_are_read_line_by_line(self, index: Path) -> None:
-        lines = run("search", index, "--json", stdin="red sea\ngreen sky\n\n").stdout
+        lines = run("search", index, "--json", stdin="red sea\n\n \ngreen sky\n\n").stdout
         answers = [json.loads(line) for line in lines.splitlines()]
         assert [answer["query"] for answer in answers] == ["red sea", "green sky"]
         assert all(len(answer["hits"]) == 5 for answer in answers)
@@ -191,6 +268,32 @@ class TestChanges:
         assert report("add", index, notes)["documents"] > 21
         notes.write_text("the sea is blue.")
         assert report("add", index, notes)["documents"] == 21
+
+    def test_a_file_that_is_now_empty_leaves_none_but_one_that_is_unreadable_does(
+        self, index: Path, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "notes"
+        folder.mkdir()
+        for name in ("emptied.html", "broken.html"):
+            (folder / name).write_text("the sea is water. " * 30)
+        held = report("add", index, folder)["documents"]
+        (folder / "emptied.html").write_text("")
+        (folder / "broken.html").unlink()
+        (folder / "broken.html").symlink_to("/proc/self/mem")  # a file that fails to be read
+        told = report("add", index, folder)
+        assert (told["documents"], len(told["unreadable"])) == (20 + (held - 20) // 2, 1)
+
+    def test_passages_after_a_gap_go_with_their_file(self, index: Path, tmp_path: Path) -> None:
+        notes = tmp_path / "notes.txt"
+        notes.write_text("the sea is water. " * 30)
+        report("add", index, notes)
+        run("remove", index, "notes.txt#2")
+        notes.write_text("the sea is blue.")
+        assert report("add", index, notes)["documents"] == 21
+        notes.write_text("the sea is water. " * 30)
+        report("add", index, notes)
+        run("remove", index, "notes.txt#1", "notes.txt#3")
+        assert report("remove", index, "notes.txt")["documents"] == 20
 
     def test_records_are_not_taken_for_passages(self, index: Path) -> None:
         run("add", index, "-", stdin='{"id": "a#1", "text": "a"}\n{"id": "a#2", "text": "b"}\n')
