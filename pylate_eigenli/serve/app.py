@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -36,6 +37,7 @@ from .schemas import (
 from .service import Service
 
 MAX_BODY_BYTES = 32 << 20
+_CHANGES_WAITING = 16  # each of them holds its body in memory
 
 _bearer = HTTPBearer(auto_error=False)
 
@@ -71,7 +73,8 @@ def create_app(
     service
         The index; closed when the application shuts down.
     token
-        Bearer token that all requests but those for the page and for ``/health`` must bring.
+        Bearer token that all requests but those for the page and for ``/health`` must bring; None
+        for no such thing. Printable ASCII, because that is what headers carry.
     allowed_hosts
         Host names under which the server may be addressed. A server for this machine only should
         name them, or web pages could reach it under a name of their own.
@@ -86,8 +89,16 @@ def create_app(
     >>> sorted(app.openapi()["paths"])
     ['/documents', '/health', '/info', '/search', '/spectrum']
     """
+    if token is not None and not _is_token(token):
+        raise ValueError("the token must be of printable ASCII characters, and not be empty")
     searching, changing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
     search_batched = Batcher(service.search, searching)
+    change: Batcher[Callable[[], ChangeResponse], ChangeResponse] = Batcher(
+        lambda changes: [make() for make in changes],
+        changing,
+        max_batch=1,
+        max_waiting=_CHANGES_WAITING,
+    )
     html = page()
 
     @asynccontextmanager
@@ -110,13 +121,14 @@ def create_app(
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
     _report_errors(app)
     guarded: Any = {
-        "dependencies": [Depends(_authorised(token))] if token else [],
+        "dependencies": [] if token is None else [Depends(_authorised(token))],
         "responses": {
             status: {"model": Problem, "description": meaning}
             for status, meaning in _MEANINGS.items()
-            if token or status != 401
+            if token is not None or status != 401
         },
     }
+    with_body: Any = {**guarded, "dependencies": [*guarded["dependencies"], Depends(_sent_as_json)]}
 
     @app.get("/", include_in_schema=False)
     async def root() -> HTMLResponse:
@@ -136,29 +148,43 @@ def create_app(
         """Say what the index holds and how it was made."""
         return await asyncio.get_running_loop().run_in_executor(searching, service.info)
 
-    @app.post("/search", **guarded)
+    @app.post("/search", **with_body)
     async def search(request: SearchRequest) -> SearchResponse:
         """Find the best documents for texts or for token embeddings."""
         return await search_batched(request)
 
-    @app.post("/spectrum", **guarded)
+    @app.post("/spectrum", **with_body)
     def spectrum(request: SpectrumRequest) -> SpectrumResponse:
         """Return the spectra of documents, without those whose tokens are not at hand."""
         return service.spectra(request.ids)
 
-    @app.post("/documents", **guarded)
+    @app.post("/documents", **with_body)
     async def add(request: AddRequest) -> ChangeResponse:
         """Add documents, in place of those with the same ids, all or none."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(changing, service.add, request.documents)
+        return await change(partial(service.add, request.documents))
 
-    @app.delete("/documents", **guarded)
+    @app.delete("/documents", **with_body)
     async def remove(request: RemoveRequest) -> ChangeResponse:
         """Remove documents, all or none."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(changing, service.remove, request.ids)
+        return await change(partial(service.remove, request.ids))
 
     return app
+
+
+def _sent_as_json(request: Request) -> None:
+    """Refuse a body that is not announced as JSON.
+
+    It is what curl -d sends, and what any web page may send to a server on this machine: some
+    versions of FastAPI read it all the same.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    if kind.strip().lower() != "application/json":
+        raise HTTPException(422, "send JSON with Content-Type: application/json")
+
+
+def _is_token(token: str) -> bool:
+    # What surrounds it is lost on the way, and of other letters nobody knows the bytes.
+    return token.isascii() and token.isprintable() and bool(token) and token == token.strip()
 
 
 def _authorised(token: str) -> Any:
@@ -183,14 +209,11 @@ def _report_errors(app: FastAPI) -> None:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         return JSONResponse({"detail": lines[0]}, status)
 
-    async def invalid(request: Request, error: Exception) -> JSONResponse:
+    async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return JSONResponse({"detail": f"the body is not JSON: {first['ctx']['error']}"}, 422)
-        if not request.headers.get("content-type", "").startswith("application/json"):
-            # What curl -d sends. To read it all the same would let any web page write here.
-            return JSONResponse({"detail": "send JSON with Content-Type: application/json"}, 422)
         # Not the input itself, which may be huge or, as NaN, not even be JSON.
         where = ".".join(str(part) for part in first["loc"])
         return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)

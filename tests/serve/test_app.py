@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 from collections.abc import Iterator
+from functools import partial
 
 import httpx
 import pytest
+from fastapi import FastAPI
 from served import TOKEN
 
+from pylate_eigenli.serve import app as serving
+from pylate_eigenli.serve.service import Service
 from pylate_eigenli.text_index import TextIndex
+from pylate_eigenli.texts import TextDocument
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +104,78 @@ def test_a_body_that_is_not_sent_as_json_is_told_how(client) -> None:
     assert broken.json()["detail"].startswith("the body is not JSON: ")
 
 
+def test_a_body_of_no_type_is_refused_by_every_version_of_fastapi(make_index, monkeypatch) -> None:
+    # Before 0.132 it was read as JSON, which lets any web page write to a server on its machine.
+    monkeypatch.setattr(serving, "FastAPI", partial(FastAPI, strict_content_type=False))
+    body = b'{"documents": [{"id": "evil", "text": "red"}]}'
+
+    async def sent(app: FastAPI, **headers: str) -> int:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            return (await client.post("/documents", content=body, headers=headers)).status_code
+
+    service = Service(make_index())
+    before = service.info().generation
+    app = serving.create_app(service)
+    assert asyncio.run(sent(app)) == 422
+    assert asyncio.run(sent(app, **{"Content-Type": "text/plain"})) == 422
+    assert service.info().generation == before
+    assert asyncio.run(sent(app, **{"Content-Type": "application/json; charset=utf-8"})) == 200
+    service.close()
+
+
+def test_changes_that_would_wait_too_long_are_refused(make_index) -> None:
+    release = threading.Event()
+
+    class Slow(Service):
+        def add(self, documents):
+            release.wait(60)
+            return super().add(documents)
+
+    async def crowd(app: FastAPI) -> list[int]:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+
+            async def add(number: int) -> int:
+                body = {"documents": [{"id": number, "text": "red"}]}
+                return (await client.post("/documents", json=body)).status_code
+
+            calls = [asyncio.create_task(add(number)) for number in range(30)]
+            while sum(call.done() for call in calls) < 13:
+                await asyncio.sleep(0.01)
+            release.set()
+            return await asyncio.gather(*calls)
+
+    service = Slow(make_index())
+    statuses = asyncio.run(crowd(serving.create_app(service)))
+    service.close()
+    # One at work and 16 waiting, or 16 if it was still waiting itself when the others came.
+    assert statuses.count(200) in (16, 17)
+    assert statuses.count(200) + statuses.count(429) == 30
+
+
+@pytest.mark.parametrize("backend", ["qdrant", "milvus"])
+def test_an_index_in_an_embedded_database_is_served(backend, tmp_path, tiny_model) -> None:
+    pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
+    settings = {"single_vector": True, "backend": backend, "k": 4}
+    with TextIndex(tmp_path / "index", model=str(tiny_model), **settings) as index:
+        index.add([TextDocument("apple", "the apple is red")])
+
+    async def scenario(app: FastAPI) -> dict:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            body = {"documents": [{"id": "sky", "text": "the sky is blue"}]}
+            assert (await client.post("/documents", json=body)).json()["documents"] == 2
+            answer = await client.post("/search", json={"queries": ["the sky is blue"], "k": 1})
+            return answer.json()["results"][0]["hits"][0]
+
+    service = Service(tmp_path / "index")
+    service.warm_up()
+    hit = asyncio.run(scenario(serving.create_app(service)))
+    service.close()
+    assert (hit["id"], hit["snippet"]) == ("sky", "the sky is blue")
+
+
 def test_a_change_that_cannot_be_made_whole_is_not_made(client) -> None:
     before = client.get("/info").json()["generation"]
     response = client.request("DELETE", "/documents", json={"ids": ["d0", "nobody"]})
@@ -119,6 +198,13 @@ class TestAccess:
             assert httpx.get(server + "/info", headers=given).status_code == 401
             body = {"documents": [{"id": 1, "text": "a"}]}
             assert httpx.post(server + "/documents", json=body, headers=given).status_code == 401
+
+    @pytest.mark.parametrize("token", ["", " ", "p\u00e4ss", "two\nlines", "open sesame "])
+    def test_a_token_that_no_request_can_bring_is_refused(self, token, make_index) -> None:
+        service = Service(make_index())
+        with pytest.raises(ValueError, match="printable ASCII"):
+            serving.create_app(service, token=token)
+        service.close()
 
     def test_a_foreign_host_name_is_refused(self, server) -> None:
         assert httpx.get(server + "/health", headers={"Host": "evil.example"}).status_code == 400
