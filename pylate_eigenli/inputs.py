@@ -83,11 +83,11 @@ def subset_per_query(
     subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId], n_queries: int
 ) -> list[Sequence[DocumentId]]:
     """Return the ids that each query may choose from; one list, shared, if it is for all."""
-    per_query = len(subset) > 0 and not isinstance(subset[0], (str, int, np.integer))
-    if per_query and len(subset) != n_queries:
-        raise ValueError(f"subset has {len(subset)} lists for {n_queries} queries")
-    groups: Any = subset if per_query else [subset] * n_queries
-    return list(groups)
+    items: list[Any] = list(subset)  # also of a set
+    per_query = len(items) > 0 and not isinstance(items[0], (str, int, np.integer))
+    if per_query and len(items) != n_queries:
+        raise ValueError(f"subset has {len(items)} lists for {n_queries} queries")
+    return items if per_query else [items] * n_queries
 
 
 def allowed_rows(

@@ -224,6 +224,8 @@ class TestSubset:
         expected = self.filtered(everything, [[1, 3, 5]] * 7)
         assert index(queries, k=50, subset=(1, 3, 5)) == expected
         assert index(queries, k=50, subset=np.array([1, 3, 5])) == expected
+        assert index(queries, k=50, subset={1, 3, 5}) == expected
+        assert index(queries, k=50, subset=[{1, 3, 5}] * len(queries)) == expected
         assert index(queries, k=50, subset=range(1, 6, 2)) == expected
 
     def test_a_subset_that_is_screened(self, make, rng):
