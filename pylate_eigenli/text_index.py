@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,106 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
+from .answers import Answer, described
 from .errors import UnknownDocumentError
 from .explanation import explain_found, spectrum
-from .index import EigenLIIndex
+from .opening import holds_index, is_served, open_index
 from .served_index import ServedSVIndex
-from .servers import NAMES as SERVERS
 from .servers import chunks
 from .storage import DocumentId, Store
-from .storage.manifest import FILE_NAME, Manifest
 from .sv_index import EigenLISVIndex
 from .text_encoder import Advance, EncodedQuery, TextEncoder, ignore
-from .texts import ALWAYS, TextDocument, TextStore, snippet
+from .texts import ALWAYS, TextDocument, TextStore
 
-_KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
-    index.kind: index for index in (EigenLIIndex, EigenLISVIndex)
-}
 _COPIED_AT_ONCE = 1000
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A document that was found.
-
-    Parameters
-    ----------
-    id, score
-        What the index says.
-    title, snippet
-        Of its text; empty if that is not known.
-    contributions
-        What each token of the query adds to the score, if it was asked for. Shape: (tokens,).
-
-    Examples
-    --------
-    >>> Hit("apple", 1.5, title="Fruit").title
-    'Fruit'
-    """
-
-    id: DocumentId
-    score: float
-    title: str = ""
-    snippet: str = ""
-    contributions: NDArray[np.float32] | None = None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The documents found for a query, best first, and the query's tokens if it was a text.
-
-    Examples
-    --------
-    >>> [hit.id for hit in Answer([Hit("apple", 1.5), Hit("pear", 1.2)], ["fruit"]).hits]
-    ['apple', 'pear']
-    """
-
-    hits: list[Hit]
-    tokens: list[str] | None = None
-
-
-def holds_index(path: str | Path) -> bool:
-    """Return whether there is an index in a folder."""
-    return (Path(path) / FILE_NAME).is_file()
-
-
-def open_index(
-    path: str | Path,
-    *,
-    single_vector: bool | None = None,
-    override: bool = False,
-    show_progress: bool = False,
-    **settings: Any,
-) -> EigenLIIndex | EigenLISVIndex:
-    """Open the index in a folder, of whichever kind it is, or make one.
-
-    Parameters
-    ----------
-    path
-        The folder of the index itself.
-    single_vector
-        Whether it is an :class:`pylate_eigenli.EigenLISVIndex`. By default whatever it is, and
-        a new one is not.
-    override
-        Whether to empty the index if it already exists.
-    show_progress
-        Whether to show a progress bar while documents are added.
-    settings
-        Further options of the index, None for the default.
-    """
-    folder = Path(path).resolve()
-    meta = {} if override else Manifest.read(folder).meta
-    kind = meta.get("kind", "eigenli-sv" if single_vector else "eigenli")
-    if kind not in _KINDS:
-        raise ValueError(f"{folder} holds an index of the unknown kind {kind!r}")
-    if single_vector is not None and (_KINDS[kind] is EigenLISVIndex) != single_vector:
-        if single_vector:
-            raise ValueError(f"{folder} holds an index of subspaces, not of single vectors")
-        raise ValueError(f"{folder} holds an index of single vectors, not of subspaces")
-    given = {name: value for name, value in settings.items() if value is not None}
-    return _KINDS[kind](
-        str(folder.parent), folder.name, override=override, show_progress=show_progress, **given
-    )
 
 
 class TextIndex:
@@ -130,7 +42,7 @@ class TextIndex:
     override
         Whether to empty the index if it already exists.
     settings
-        What else :func:`open_index` takes.
+        What else :func:`pylate_eigenli.opening.open_index` takes.
 
     Examples
     --------
@@ -173,7 +85,7 @@ class TextIndex:
             with Store(self.path).transaction(override=True):
                 self.texts.clear()
         # What is left to empty now is what a server holds.
-        self.index = open_index(path, override=override and _is_served(settings), **settings)
+        self.index = open_index(path, override=override and is_served(settings), **settings)
         self._turn: AbstractContextManager[Any] = nullcontext()
         if isinstance(self.index, ServedSVIndex) and self.index._server.embedded:
             self._turn = threading.RLock()  # an embedded database is not made for threads
@@ -389,11 +301,11 @@ class TextIndex:
                 with self._turn:
                     reasons = explain_found(self.index, query.embeddings, ids, **options)
                 contributions = [reason.contributions for reason in reasons]
-            described = [
-                _described(hit, texts, text if isinstance(text, str) else "", contribution)
+            shown = [
+                described(hit, texts, text if isinstance(text, str) else "", contribution)
                 for hit, contribution in zip(hits, contributions, strict=True)
             ]
-            answers.append(Answer(described, query.tokens if isinstance(text, str) else None))
+            answers.append(Answer(shown, query.tokens if isinstance(text, str) else None))
         return answers
 
     def _encoded(self, queries: Sequence[str | Any]) -> list[EncodedQuery]:
@@ -437,7 +349,7 @@ def rehearse(
     Parameters
     ----------
     settings
-        What :func:`open_index` takes.
+        What :func:`pylate_eigenli.opening.open_index` takes.
     documents, model
         Documents to add to it, and what encodes them. They are not sent to a server.
 
@@ -450,25 +362,8 @@ def rehearse(
     """
     with TemporaryDirectory() as scratch:
         open_index(Path(scratch) / "empty", **settings).close()
-        if _is_served(settings):
+        if is_served(settings):
             instead = dict.fromkeys(("backend", "backend_options", "uri", "token"))
             settings = {**settings, **instead}
         with TextIndex(Path(scratch) / "index", model=model, **settings) as index:
             index.add(documents)
-
-
-def _is_served(settings: Mapping[str, Any]) -> bool:
-    return settings.get("backend") in SERVERS
-
-
-def _described(
-    hit: Any,
-    texts: Mapping[DocumentId, TextDocument],
-    query: str,
-    contributions: NDArray[np.float32] | None,
-) -> Hit:
-    document = texts.get(hit["id"])
-    if document is None:
-        return Hit(hit["id"], hit["score"], contributions=contributions)
-    part = snippet(document.text, query)
-    return Hit(hit["id"], hit["score"], document.title, part, contributions)

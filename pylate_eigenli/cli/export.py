@@ -61,7 +61,8 @@ def export(
 ) -> None:
     """Export an index without encoding anything again, to a file or to a vector database."""
     with one_line_errors(debug):
-        from ..text_index import TextIndex, open_index
+        from ..opening import open_index
+        from ..text_index import TextIndex
 
         if to is Target.parquet or to is Target.npy:
             if uri is None:

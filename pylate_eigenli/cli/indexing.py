@@ -138,7 +138,8 @@ def add(
 
 def _is_empty(index: Path) -> bool:
     """Return whether an index is still to be made, so that any model can be chosen for it."""
-    from ..text_index import TextIndex, holds_index
+    from ..opening import holds_index
+    from ..text_index import TextIndex
 
     if not holds_index(index):
         return True

@@ -18,7 +18,7 @@ from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, existing
 
 if TYPE_CHECKING:
-    from ..text_index import Answer
+    from ..answers import Answer
 
 
 def search(

@@ -6,8 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..answers import Answer
 from ..sv_index import EigenLISVIndex
-from ..text_index import Answer, TextIndex
+from ..text_index import TextIndex
 from ..texts import TextDocument
 from .schemas import (
     AnswerOut,
