@@ -124,6 +124,8 @@ class Background:
 
     def minus(self, matrices: NDArray[np.float64] | float, documents: int) -> Background:
         """Return the background without some of its documents."""
+        if documents == self.documents:
+            return Background.empty(len(self.total))  # without what rounding would leave
         return Background(self.total - matrices, self.documents - documents)
 
     @property
@@ -188,7 +190,8 @@ def matrix_sum(
     lengths, floors
         Number of rows, and floor, of each document. Shape: (documents,).
     """
-    scale = torch.from_numpy(np.repeat(np.sqrt(1.0 - floors), lengths)).to(rows)
-    scaled = rows * scale[:, None]
-    total: NDArray[np.float64] = (scaled.mT @ scaled).double().numpy()
+    scale = torch.from_numpy(np.repeat(np.sqrt(1.0 - floors), lengths))
+    # In float64, so that what was added with some documents can be subtracted with others.
+    scaled = rows.double() * scale[:, None]
+    total: NDArray[np.float64] = (scaled.mT @ scaled).numpy()
     return total + float(floors.sum(dtype=np.float64)) * np.eye(rows.shape[1])

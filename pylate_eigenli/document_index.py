@@ -22,7 +22,7 @@ from typing_extensions import Self
 
 from .background import Background, Queries, QueryFilter
 from .errors import IndexFormatError
-from .inputs import allowed_rows, checked_k, document_batches
+from .inputs import allowed_rows, checked_k, document_batches, several
 from .search import Hits
 from .settings import check_query_options
 from .storage import DocumentId, Segment, Snapshot, Store, Transaction
@@ -190,6 +190,11 @@ class DocumentIndex(Base, Generic[SettingsT]):
             self._store.close()
             self._store = None
 
+    def __getstate__(self) -> NoReturn:
+        raise TypeError(
+            "an open index can be neither pickled nor copied: open it by its folder and name instead"
+        )
+
     def __enter__(self) -> Self:
         return self
 
@@ -283,7 +288,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
         self, documents_ids: DocumentId | Iterable[DocumentId]
     ) -> Self:
         """Remove documents. An id that the index does not hold is an error and removes nothing."""
-        ids = [documents_ids] if isinstance(documents_ids, (str, int)) else list(documents_ids)
+        ids = list(several(documents_ids))
         with self._open_store.transaction() as transaction:
             self._settings_of(transaction.base)
             transaction.remove(ids)

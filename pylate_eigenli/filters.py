@@ -149,9 +149,10 @@ class Saturating(ABC):
         return np.asarray(spectra.shares / (spectra.shares + thresholds))
 
     def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
-        left = np.maximum(1 - spectra.shares.sum(1), 0)
-        # Of what a document of fewer than k directions leaves, all is rounding.
-        left = np.where(spectra.ranks < spectra.k, 0, left)
+        left = 1 - spectra.shares.sum(1)
+        # As little as that is what rounding makes of nothing.
+        noise = spectra.dim * torch.finfo(spectra.tokens.tokens.dtype).eps
+        left = np.where(left > noise, left, 0)
         each = left / np.maximum(spectra.dim - kept, 1)
         return np.asarray(each / (each + self.thresholds(spectra.tokens)))
 

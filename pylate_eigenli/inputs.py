@@ -23,7 +23,7 @@ def document_batches(
     """Return the number of documents, if it can be known, and their ids and tokens in batches."""
     if batch_size < 1:
         raise ValueError(f"batch_size must be positive, got {batch_size}")
-    ids = [documents_ids] if isinstance(documents_ids, (str, int)) else documents_ids
+    ids = several(documents_ids)
     embeddings = split_items(documents_embeddings)
     total = _common_length(ids, embeddings)
     pairs = _pairs(iter(ids), iter(embeddings))
@@ -31,6 +31,12 @@ def document_batches(
     if not first:
         raise ValueError("no documents were given")
     return total, _collected(first, pairs, dim, device)
+
+
+def several(documents_ids: DocumentId | Iterable[DocumentId]) -> Iterable[DocumentId]:
+    """Return ids, of which there may be only one, as an iterable."""
+    one = isinstance(documents_ids, (str, int, np.integer))
+    return [documents_ids] if one else documents_ids  # type: ignore[list-item, return-value]
 
 
 def _collected(
@@ -83,6 +89,8 @@ def subset_per_query(
     subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId], n_queries: int
 ) -> list[Sequence[DocumentId]]:
     """Return the ids that each query may choose from; one list, shared, if it is for all."""
+    if isinstance(subset, str):
+        raise TypeError(f"subset must be a list of ids, or one list per query, got {subset!r}")
     items: list[Any] = list(subset)  # also of a set
     per_query = len(items) > 0 and not isinstance(items[0], (str, int, np.integer))
     if per_query and len(items) != n_queries:

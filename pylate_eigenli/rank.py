@@ -9,7 +9,7 @@ from pylate.rank import RerankResult
 
 from .filters import SpectralFilter, as_filter
 from .subspace import ShortDocuments, subspaces_of
-from .tokens import collect
+from .tokens import collect, split_items
 
 
 def rerank(
@@ -54,7 +54,11 @@ def rerank(
     >>> [(result["id"], round(result["score"], 2)) for result in results[0]]
     [('n', 0.64), ('e', 0.36)]
     """
-    queries = collect(queries_embeddings, device=device, names="query")
+    documents_ids, documents_embeddings = list(documents_ids), list(documents_embeddings)
+    items = list(split_items(queries_embeddings))
+    if not items and not documents_ids and not documents_embeddings:
+        return []
+    queries = collect(items, device=device, names="query")
     if not len(queries) == len(documents_ids) == len(documents_embeddings):
         raise ValueError(
             f"{len(queries)} queries, {len(documents_ids)} lists of ids and "

@@ -203,6 +203,11 @@ class EigenLIScores:
         """
         queries = _moments(queries_embeddings, queries_mask)
         moments = _moments(documents_embeddings, documents_mask)
+        if moments.ndim != 4:
+            raise ValueError(
+                "documents_embeddings must have the shape (groups, documents per group, tokens, d), "
+                f"got {tuple(pad(documents_embeddings).shape)}"
+            )
         groups, per_group, d, _ = moments.shape
         if self.k > d:
             raise ValueError(f"k={self.k} directions were asked for, but tokens have only d={d}")

@@ -27,7 +27,7 @@ from .vectors import pack_subspaces, packed_dim
 # in 10^13 times.
 _DEVIATIONS = 8.0
 _STEPS = 127.5  # from zero to the largest entry at 8 bits
-_DOCUMENTS_AT_ONCE = 1024
+_BYTES_AT_ONCE = 32 << 20  # of packed projectors
 
 
 class Panel:
@@ -51,8 +51,9 @@ class Panel:
             np.empty((n, code_width(dim, 8)), np.uint8), np.empty(n, np.float32), 8, dim
         )
         self._dither = torch.rand(dim, generator=torch.Generator().manual_seed(0)) - 0.5
-        for begin in range(0, n, _DOCUMENTS_AT_ONCE):
-            part = slice(begin, min(begin + _DOCUMENTS_AT_ONCE, n))
+        at_once = max(1, _BYTES_AT_ONCE // (4 * dim))
+        for begin in range(0, n, at_once):
+            part = slice(begin, min(begin + at_once, n))
             packed = pack_subspaces(bases, offsets[begin : part.stop + 1], floors[part])
             codes = Codes.encode(self._dithered(packed), 8)
             self._codes.values[part], self._codes.scales[part] = codes.values, codes.scales

@@ -19,7 +19,7 @@ from .background import Background, Queries
 from .codec import decode_documents
 from .document_bytes import FetchedDocuments, to_bytes
 from .errors import UnknownDocumentError
-from .inputs import checked_k, document_batches, subset_per_query
+from .inputs import checked_k, document_batches, several, subset_per_query
 from .reranking import Rerank, check_rerank, rescore
 from .servers.limits import check_dimension
 from .servers.upload import Batch, Uploader, listed, verify
@@ -239,8 +239,7 @@ class ServedSVIndex(EigenLISVIndex):
         self, documents_ids: DocumentId | Iterable[DocumentId]
     ) -> Self:
         """Remove documents. An id that the index does not hold is an error and removes nothing."""
-        one = isinstance(documents_ids, (str, int))
-        ids = checked_ids([documents_ids] if one else documents_ids)  # type: ignore[arg-type]
+        ids = checked_ids(several(documents_ids))
         if missing := self.missing(ids):
             raise UnknownDocumentError(
                 f"{len(missing)} of {len(ids)} documents are not in the index: {listed(missing)}"

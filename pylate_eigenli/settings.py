@@ -52,9 +52,14 @@ class SpectralSettings:
     background: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.corpus_mean is not None:  # a list, as JSON has it
-            object.__setattr__(self, "corpus_mean", tuple(map(float, self.corpus_mean)))
         check_k(self.k, None)
+        # Numbers of NumPy, and a list, are made what JSON and comparisons know.
+        mean = None if self.corpus_mean is None else tuple(map(float, self.corpus_mean))
+        numbers = {"k": int(self.k), "idf": float(self.idf), "background": float(self.background)}
+        for name, value in {**numbers, "corpus_mean": mean}.items():
+            object.__setattr__(self, name, value)
+        if not np.isfinite(mean or 0).all():
+            raise ValueError("corpus_mean contains NaN or infinite values")
         check_short_documents(self.short_documents)
         as_filter(self.filter)
         check_choice("centering", self.centering, get_args(Centering))
@@ -139,6 +144,7 @@ def with_preset(
         chosen.update(PRESETS[preset])
     given["filter"] = None if filter is None else str(as_filter(filter))
     mean = given.get("corpus_mean")
-    given["corpus_mean"] = None if mean is None else tuple(np.ravel(mean).astype(float).tolist())
+    if mean is not None:
+        given["corpus_mean"] = tuple(torch.as_tensor(mean).detach().double().ravel().tolist())
     chosen.update({name: value for name, value in given.items() if value is not None})
     return chosen

@@ -30,12 +30,16 @@ from torch import Tensor
 
 from .filters import Hard, Spectra, SpectralFilter, as_filter
 from .kernels.eigensolver import orient, solve
+from .kernels.moments import TOKENS_PER_PART
 from .parallel import for_ranges
 from .tokens import TokenBatch, collect
 
 ShortDocuments = Literal["fill", "truncate"]
 
 _DOCUMENTS_PER_TASK = 16
+# Eigenvalues below this share of the largest, in units of the precision, are not told from zero:
+# where there should be none, there are up to 2 of them, and 12 for thousands of equal tokens.
+_NOISE = 64
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class Subspaces:
 
     def __getitem__(self, i: int) -> Tensor:
         """Return the basis of document i. Shape: (rank, d)."""
+        i = range(len(self))[i]
         return self.bases[int(self.offsets[i]) : int(self.offsets[i + 1])]
 
     @property
@@ -143,9 +148,9 @@ def subspaces_of(
     """Compress a collected batch; see :func:`compress`."""
     check_k(k, batch.dim)
     check_short_documents(short_documents)
-    # Eigenvalues of a moment computed in this precision are noise below this share of the largest.
-    # Rounding errors grow with the number of tokens, which are summed eight at a time.
-    tolerances = torch.finfo(batch.tokens.dtype).eps * (batch.dim + batch.lengths / 8)
+    # Rounding errors hardly grow with the number of tokens, of which many are summed at a time.
+    parts = batch.lengths / TOKENS_PER_PART
+    tolerances = torch.finfo(batch.tokens.dtype).eps * (_NOISE + parts)
     on_cpu = batch.tokens.device.type == "cpu"
     find = _solve_on_cpu if on_cpu else solve_batched
     bases, eigenvalues, ranks = find(batch, k, tolerances)

@@ -202,10 +202,10 @@ class Projections(NamedTuple):
         """Return the sum of the documents' matrices, as far as their vectors tell. Shape: (d, d)."""
         total = vectors.sum(0, dtype=torch.float64)
         if self.vectors is not None:
-            packed = self.vectors.restore(total) + len(vectors) * self.vectors.mean
+            packed = self.vectors.restore(total) + len(vectors) * self.vectors.mean.double()
         else:
             assert self.centre is not None
-            packed = total + len(vectors) * self.centre
+            packed = total + len(vectors) * self.centre.double()
         matrix: NDArray[np.float64] = unpack(packed[None])[0].numpy()
         return matrix
 

@@ -218,6 +218,6 @@ def pad(embeddings: Any) -> Tensor:
     if isinstance(embeddings, Tensor):
         return embeddings
     if isinstance(embeddings, np.ndarray) and embeddings.dtype != object:
-        return torch.from_numpy(embeddings)
+        return _as_tensor(embeddings, "embeddings")
     rows = [row if isinstance(row, Tensor) else _as_tensor(row, "item") for row in embeddings]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)

@@ -21,8 +21,10 @@ from .baselines.maxsim import top_k
 from .evaluation.methods import EigenLI
 from .evaluation.metrics import ndcg
 from .settings import SpectralSettings
+from .subspace import Subspaces, check_k
 from .tokens import TokenBatch, collect
 
+_KS = (16, 32, 64)
 _FOLDS = 5
 _CUTOFF = 10
 _BYTES_PER_NUMBER = 2  # float16, the index's default
@@ -103,7 +105,7 @@ def tune(
     queries_embeddings: Any,
     qrels: Sequence[Mapping[Any, int]] | None = None,
     *,
-    ks: Iterable[int] = (16, 32, 64),
+    ks: Iterable[int] | None = None,
     filters: Iterable[str] = ("hard", "soft", "ridge"),
     idfs: Iterable[float] = (0.0, 0.2, 0.4),
     backgrounds: Iterable[float] = (0.0, 0.25, 0.5, 0.75),
@@ -127,7 +129,8 @@ def tune(
         For each query the gains of its relevant documents by id. Without them the ten documents
         that MaxSim finds best are relevant.
     ks, filters, idfs, backgrounds
-        What to try. By default the filters are ``hard``, ``soft`` and ``ridge``.
+        What to try. By default k is 16, 32 or 64, as far as tokens have so many dimensions, and
+        the filters are ``hard``, ``soft`` and ``ridge``.
     seed
         Seeds the division of the queries.
     show_progress
@@ -152,30 +155,39 @@ def tune(
         qrels = _best_by_maxsim(documents_ids, documents, queries)
     elif len(qrels) != len(queries):
         raise ValueError(f"{len(qrels)} qrels for {len(queries)} queries")
-    ks, filters, options = list(ks), list(filters), list(product(idfs, backgrounds))
+    tried = [k for k in _KS if k <= documents.dim] or [documents.dim] if ks is None else list(ks)
+    filters, options = list(filters), list(product(idfs, backgrounds))
+    if not (tried and filters and options):
+        raise ValueError("there is nothing to try: ks, filters, idfs or backgrounds are empty")
+    for k in tried:
+        check_k(k, documents.dim)
+
+    def attempt(settings: SpectralSettings, subspaces: Subspaces) -> Trial:
+        nbytes = _BYTES_PER_NUMBER * documents.dim * float(subspaces.ranks.mean())
+        method = EigenLI("tried", settings)
+        if method.is_relative:
+            method = method.among([subspaces])
+        scores = method.scores(method.encode_queries(queries), subspaces)
+        values = _ndcg(scores, documents_ids, qrels)
+        return Trial(settings, float(values.mean()), nbytes, values)
+
     trials: list[Trial] = []
     with tqdm(
-        total=len(ks) * len(filters) * len(options), desc="Tuning", disable=not show_progress
+        total=len(tried) * len(filters) * len(options), desc="Tuning", disable=not show_progress
     ) as progress:
-        for k, filter in product(ks, filters):
+        for k, filter in product(tried, filters):
             shape = SpectralSettings(k=k, filter=filter)
             subspaces = shape.subspaces(documents)
-            nbytes = _BYTES_PER_NUMBER * documents.dim * float(subspaces.ranks.mean())
             for idf, background in options:
-                settings = replace(shape, idf=idf, background=background)
-                method = EigenLI("tried", settings)
-                if method.is_relative:
-                    method = method.among([subspaces])
-                scores = method.scores(method.encode_queries(queries), subspaces)
-                values = _ndcg(scores, documents_ids, qrels)
-                trials.append(Trial(settings, float(values.mean()), nbytes, values))
+                trials.append(attempt(replace(shape, idf=idf, background=background), subspaces))
                 progress.update()
     best = _choose(trials, np.arange(len(queries)))
-    papers = [t for t in trials if t.settings == SpectralSettings(k=best.settings.k)]
+    paper = SpectralSettings(k=best.settings.k)
+    known = [trial for trial in trials if trial.settings == paper]
     return Tuning(
         best=best,
         cross_validated=_cross_validated(trials, len(queries), seed),
-        paper=papers[0] if papers else best,
+        paper=known[0] if known else attempt(paper, paper.subspaces(documents)),
         measure=measure,
         trials=tuple(sorted(trials, key=lambda trial: -trial.score)),
     )

@@ -127,6 +127,23 @@ class TestUpdates:
         np.testing.assert_allclose(background.mean, from_scratch.mean, atol=1e-6)
 
 
+@pytest.mark.parametrize("make", [make_eigenli, make_sv])
+def test_what_is_left_of_many_documents_has_the_background_of_few(tmp_path, make):
+    rng = np.random.default_rng(2)
+    many = [unit_rows(rng, 6, D) for _ in range(3000)]
+    options = {"short_documents": "truncate"}
+    index = make(tmp_path / "many", **options).add_documents(range(3000), many, batch_size=700)
+    index.remove_documents(range(4, 3000))
+    left = index._background(index._snapshot)
+    again = [
+        index._matrix_sum(index._snapshot, segment, np.flatnonzero(segment.alive))
+        for segment in index._snapshot.segments
+    ]
+    np.testing.assert_allclose(left.total, sum(again), atol=1e-9)
+    index.remove_documents(range(4))
+    assert not index._background(index._snapshot).total.any()
+
+
 class TestBackground:
     def test_survives_json_to_the_last_bit(self):
         x = np.random.default_rng(0).standard_normal((5, 5))

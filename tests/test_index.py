@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import pylate.indexes.base
 import pytest
@@ -235,9 +237,36 @@ class TestSubset:
         (result,) = index(query, k=8, subset=range(0, 5000, 2))
         assert [hit["id"] for hit in result] == [2 * i for i in ranking(expected, 8)]
 
+    def test_a_single_id_is_not_a_list_of_its_letters(self, index, queries):
+        with pytest.raises(TypeError, match="list of ids"):
+            index(queries, subset="d4")
+
     def test_the_number_of_lists_must_be_that_of_the_queries(self, index, queries):
         with pytest.raises(ValueError, match="subset has 2 lists for 7 queries"):
             index(queries, subset=[[1], [3]])
+
+
+class TestNumbersOfNumPy:
+    """Settings that an index is made with are numbers, whoever makes them."""
+
+    def test_are_kept_as_plain_ones(self, make, documents, queries):
+        options = {"k": np.int64(K), "idf": np.float32(0.5), "background": np.float64(0.25)}
+        mean = torch.full((1, D), 0.1, requires_grad=True)
+        index = make(**options, corpus_mean=mean).add_documents(range(50), documents)
+        again = make(**options)
+        assert again(queries) == index(queries)
+        assert (again.settings.k, again.settings.idf) == (K, 0.5)
+
+    def test_have_to_be_finite(self, make):
+        with pytest.raises(ValueError, match="corpus_mean contains NaN"):
+            make(corpus_mean=np.full(D, np.nan))
+
+
+def test_an_open_index_says_that_it_cannot_be_copied(make):
+    index = make(k=K)
+    for copy_of in (copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="open it by its folder and name"):
+            copy_of(index)
 
 
 class TestIds:
@@ -253,6 +282,11 @@ class TestIds:
         (found,) = ids_of(index(queries[:1]))
         assert set(found) == set(self.IDS)
         assert {type(i) for i in found} == {str, int}
+
+    def test_one_of_numpy_is_one(self, make, documents):
+        index = make(k=K).add_documents(np.int64(3), documents[3])
+        assert 3 in index
+        assert len(index.remove_documents(np.int64(3))) == 0
 
     def test_numpy_ids_become_plain_ones(self, make, documents, queries):
         index = make(k=K).add_documents(np.arange(4), documents[:4])

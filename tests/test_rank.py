@@ -75,6 +75,16 @@ class TestRerank:
         results = rerank([[], ["a"]], queries, [[], [unit_rows(rng, 4, 8)]], k=2)
         assert [[hit["id"] for hit in result] for result in results] == [[], ["a"]]
 
+    def test_no_queries_have_no_results(self):
+        assert rerank([], [], []) == []
+
+    def test_iterators_will_do(self, rng):
+        queries = [unit_rows(rng, 3, 8) for _ in range(2)]
+        documents = [[unit_rows(rng, 5, 8) for _ in range(3)] for _ in range(2)]
+        ids = [["a", "b", "c"]] * 2
+        expected = rerank(ids, queries, documents, k=2)
+        assert rerank(iter(ids), iter(queries), iter(documents), k=2) == expected
+
     def test_numbers_that_disagree_are_refused(self, rng):
         query, document = unit_rows(rng, 3, 8), unit_rows(rng, 4, 8)
         with pytest.raises(ValueError, match="1 queries, 2 lists of ids and 1 lists of documents"):

@@ -108,6 +108,12 @@ class TestScoresOfBases:
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, eigenli_scores(q.double(), w.double()).float())
 
+    def test_arrays_in_any_order_will_do(self):
+        q, w = tokens(0, 2, 3, 6).numpy(), orthonormal(1, 3, 4, 6).numpy()
+        expected = eigenli_scores(q[::-1].copy(), w)
+        w.flags.writeable = False
+        torch.testing.assert_close(eigenli_scores(q[::-1], w), expected)
+
     def test_mixed_precision_does_not_round_them(self):
         q, w = tokens(0, 2, 30, 6).float(), orthonormal(1, 2, 4, 6).float()
         functions = [
@@ -213,6 +219,8 @@ class TestEigenLIScores:
             EigenLIScores(k=0)
         with pytest.raises(ValueError, match="sharpness must be positive"):
             EigenLIScores(sharpness=0)
+        with pytest.raises(ValueError, match=r"must have the shape .* got \(2, 4, 8\)"):
+            EigenLIScores(k=2)(tokens(0, 1, 2, 8), tokens(0, 2, 4, 8))
         with pytest.raises(ValueError, match=r"k=9 .* d=8"):
             EigenLIScores(k=9)(tokens(0, 1, 2, 8), tokens(0, 1, 1, 4, 8))
 

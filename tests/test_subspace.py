@@ -149,6 +149,21 @@ class TestEigenpairs:
         )
         assert subspaces.ranks.tolist() == [distinct] * len(lengths)
 
+    @pytest.mark.parametrize("tokens", [500, 8192, 20_000])
+    def test_long_documents_keep_the_directions_that_float64_finds(self, tokens):
+        """Most of the energy along one direction, as anisotropic models have it."""
+        rng = np.random.default_rng(tokens)
+        others = rng.standard_normal((tokens, 63)) / np.arange(1, 64)
+        x = np.column_stack([np.full(tokens, 4.0), 0.8 * others])
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        single, double = (
+            compress([x], 32, filter="ridge", dtype=dtype)
+            for dtype in (torch.float32, torch.float64)
+        )
+        assert single.ranks.tolist() == double.ranks.tolist() == [32]
+        torch.testing.assert_close(single.weights.double(), double.weights, rtol=1e-2, atol=1e-4)
+        torch.testing.assert_close(single.floors.double(), double.floors, rtol=1e-2, atol=1e-4)
+
 
 class TestReproducibility:
     @pytest.fixture
@@ -289,6 +304,12 @@ class TestSubspaces:
         assert subspaces.offsets.tolist() == [0, 2, 6, 7]
         assert [tuple(subspaces[i].shape) for i in range(3)] == [(2, 6), (4, 6), (1, 6)]
         assert subspaces.eigenvalues.shape == (7,)
+
+    def test_are_counted_from_the_end_too(self):
+        subspaces = compress([torch.eye(4)[:3], torch.eye(4)[3:]], k=2)
+        assert torch.equal(subspaces[-1], subspaces[1])
+        with pytest.raises(IndexError):
+            subspaces[2]
 
 
 class TestErrors:

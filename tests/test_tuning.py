@@ -50,6 +50,17 @@ def test_without_judgements_maxsim_is_the_judge(collection, tmp_path):
     assert index.add_documents(range(N), documents).settings.k == 8
 
 
+def test_by_default_no_more_directions_are_tried_than_there_are(collection):
+    documents, queries, qrels = collection
+    tuning = tune(range(N), documents, queries, qrels, filters=["soft"], show_progress=False)
+    assert {trial.settings.k for trial in tuning.trials} == {16}
+    assert tuning.paper.settings.filter == "hard"
+    with pytest.raises(ValueError, match="only d=16"):
+        tune(range(N), documents, queries, qrels, ks=[8, 32], show_progress=False)
+    with pytest.raises(ValueError, match="nothing to try"):
+        tune(range(N), documents, queries, qrels, ks=[], show_progress=False)
+
+
 def test_numbers_that_do_not_fit_are_refused(collection):
     documents, queries, qrels = collection
     with pytest.raises(ValueError, match="59 documents_ids for 60"):

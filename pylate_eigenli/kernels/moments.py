@@ -19,9 +19,11 @@ _jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 BLOCK = 2 * LANES
 """Dimensions that are summed at a time."""
 
-# So many tokens are summed in registers before their sum is added to the moment: rounding errors
-# grow with the number of such sums, not with that of tokens.
+# So many tokens are summed in registers before their sum is added to that of a part, and so many
+# make a part, which is added to the moment: rounding errors grow with the number of parts, not with
+# that of tokens.
 TOKENS_PER_SUM = 64
+TOKENS_PER_PART = 64 * TOKENS_PER_SUM
 
 
 @_jit
@@ -42,8 +44,7 @@ def in_whole_lanes(x: Any, buffer: Any) -> Any:
 
 
 @_jit
-def second_moment(x: Any, out: Any) -> None:
-    """Write X'X of x (m, d) to the upper blocks of out (d, d); d has to be a multiple of BLOCK."""
+def _part_of_moment(x: Any, out: Any) -> None:
     m, d = x.shape
     zero = splat(np.float32(0))
     for begin in range(0, m, TOKENS_PER_SUM):
@@ -72,6 +73,21 @@ def second_moment(x: Any, out: Any) -> None:
                 store(r1, c + LANES, t1)
                 store(r2, c + LANES, t2)
                 store(r3, c + LANES, t3)
+
+
+@_jit
+def second_moment(x: Any, out: Any) -> None:
+    """Write X'X of x (m, d) to the upper blocks of out (d, d); d has to be a multiple of BLOCK."""
+    m, d = x.shape
+    _part_of_moment(x[:TOKENS_PER_PART], out)
+    if m > TOKENS_PER_PART:
+        part = np.empty_like(out)
+        for begin in range(TOKENS_PER_PART, m, TOKENS_PER_PART):
+            _part_of_moment(x[begin : begin + TOKENS_PER_PART], part)
+            for i in range(d):
+                to, row = out[i], part[i]
+                for c in range(i // BLOCK * BLOCK, d, LANES):
+                    store(to, c, load(to, c) + load(row, c))
 
 
 @_jit
