@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
@@ -11,23 +10,13 @@ import pytest
 from tiny_collection import tiny_collection
 from tiny_model import tiny_colbert
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parent / "examples"
+EXAMPLES = Path(__file__).parent.parent / "examples"
 NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
 ARGUMENTS = {
     "reproduce_beir": ["tiny", "--models", "MODEL"],
     "study": ["tiny", "--model", "MODEL", "-k", "4"],
     "mteb_eval": ["MODEL", "LocalRetrieval", "LocalReranking"],
 }
-# Runs a program with the tests' tasks among those that mteb knows.
-WITH_LOCAL_TASKS = """
-import runpy, sys
-from local_tasks import Known, Reranked
-from mteb.get_tasks import _TASKS_REGISTRY
-_TASKS_REGISTRY.update({task.metadata.name: task for task in (Known, Reranked)})
-sys.argv.pop(0)
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
 # Run by tests/vision/test_vidore.py.
 ELSEWHERE = {"vidore_colqwen3"}
 
@@ -40,21 +29,23 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - ELSEWHERE))
-def test_example_runs(name, model, tmp_path):
+def test_example_runs(name, model, tmp_path, monkeypatch, capsys):
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     program = EXAMPLES / f"{name}.py"
     assert len(program.read_text().splitlines()) <= 60
     tiny_collection(tmp_path / "tiny")
     arguments = [model if a == "MODEL" else a for a in ARGUMENTS.get(name, ["MODEL"])]
-    start = ["-c", WITH_LOCAL_TASKS] if name == "mteb_eval" else []
-    paths = [*sys.path, str(HERE), str(HERE / "evaluation")]
-    done = subprocess.run(
-        [sys.executable, *start, str(program), *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "MTEB_CACHE": str(tmp_path), "PYTHONPATH": os.pathsep.join(paths)},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(program), *arguments])
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path))
+    if name == "mteb_eval":
+        monkeypatch.syspath_prepend(Path(__file__).parent / "evaluation")
+        from local_tasks import Known, Reranked
+        from mteb.get_tasks import _TASKS_REGISTRY
+
+        for task in (Known, Reranked):
+            monkeypatch.setitem(_TASKS_REGISTRY, task.metadata.name, task)
+    # Within this process: importing the libraries takes longer than the programs themselves.
+    runpy.run_path(str(program), run_name="__main__")
+    assert capsys.readouterr().out.strip()
