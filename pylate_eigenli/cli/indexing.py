@@ -79,7 +79,14 @@ def index(
         str | None,
         typer.Option(
             help="subspaces (the default), or single vectors searched by exact, voyager or faiss, "
-            "or kept in an embedded database, milvus or qdrant, beside INDEX."
+            "or kept in a vector database, milvus or qdrant: see --uri."
+        ),
+    ] = None,
+    uri: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the vector database is: https://host:port, or a path for an embedded one, "
+            "by default beside INDEX. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
         ),
     ] = None,
     keep_tokens: Annotated[
@@ -103,7 +110,8 @@ def index(
         from ..text_index import TextIndex, rehearse
 
         opened = open_source(source)
-        settings = _settings(backend, keep_tokens) | {"k": k, "preset": preset, "dtype": dtype}
+        settings = _settings(backend, keep_tokens, uri)
+        settings |= {"k": k, "preset": preset, "dtype": dtype}
         if model is None and (override or _is_empty(index)):
             with bars.task("Making the default model"):
                 model = model_or_error()
@@ -160,15 +168,20 @@ def model_or_error() -> str:
         ) from error
 
 
-def _settings(backend: str | None, keep_tokens: str | None) -> dict[str, Any]:
+def _settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> dict[str, Any]:
     """Return the kind and the settings of an index from the options of the command."""
+    from .. import servers
+
+    if uri is not None and backend not in servers.NAMES:
+        raise ValueError(f"--uri needs --backend {' or '.join(servers.NAMES)}")
     if backend is None and keep_tokens is None:
         return {}
     if backend == SUBSPACES and keep_tokens is None:
         return {"single_vector": False}
     if backend == SUBSPACES:
         raise ValueError("--keep-tokens needs a --backend of single vectors, such as exact")
-    return {"single_vector": True, "backend": backend, "keep_tokens": keep_tokens}
+    kept = {"backend": backend, "keep_tokens": keep_tokens, "uri": uri}
+    return {"single_vector": True, **kept}
 
 
 def _fill(
