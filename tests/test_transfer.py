@@ -162,6 +162,27 @@ class TestCommand:
         with EigenLISVIndex(str(tmp_path), "x-milvus") as moved:
             same(moved(queries, k=10), index(queries, k=10))
 
+    def test_indexes_texts_straight_to_a_server_which_is_remembered(
+        self, tmp_path, tiny_model, real_milvus
+    ):
+        texts = {f"d{i}": f"the {thing} is red" for i, thing in enumerate(("apple", "sun"))}
+        corpus = tmp_path / "corpus.jsonl"
+        corpus.write_text("".join(json.dumps({"id": i, "text": texts[i]}) + "\n" for i in texts))
+
+        def command(name, *arguments):
+            folder = str(tmp_path / "commanded")
+            return CliRunner().invoke(app, [name, folder, *map(str, arguments), "--json"])
+
+        uri = ["--uri", real_milvus.uri]
+        done = command(
+            "index", corpus, *uri, "--backend", "milvus", "--model", tiny_model, "--k", 4
+        )
+        assert done.exit_code == 0, done.output
+        hits = json.loads(command("search", "the sun").stdout)["hits"]
+        assert {hit["id"]: hit["snippet"] for hit in hits} == texts
+        assert not list(tmp_path.glob("*.db"))
+        assert "--uri needs --backend" in command("index", corpus, *uri).stderr
+
     def test_writes_files(self, tmp_path, documents):
         index = fill(EigenLISVIndex(str(tmp_path), "x", k=K, show_progress=False), documents)
         for name in ("npy", "parquet"):

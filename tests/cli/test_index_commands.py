@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from milvus_server import RealMilvus
 from typer.testing import CliRunner
 
 from pylate_eigenli import EigenLIIndex
@@ -130,18 +129,6 @@ class TestIndex:
             hit["snippet"] for hit in report("search", folder, "a", "-k", 18)["hits"]
         }
         assert report("index", folder, corpus, "--override", *options)["documents"] == 20
-
-    def test_a_server_is_filled_and_remembered(
-        self, tmp_path: Path, corpus: Path, tiny_model: Path, real_milvus: RealMilvus
-    ) -> None:
-        options = ["--backend", "milvus", "--uri", real_milvus.uri, "--model", tiny_model]
-        made = report("index", tmp_path / "cli", corpus, *options, "--k", 4)
-        assert made["documents"] == 20
-        assert not list(tmp_path.glob("*.db"))
-        found = report("search", tmp_path / "cli", TEXTS[3], "-k", 20)["hits"]
-        assert {hit["snippet"] for hit in found} == set(TEXTS)
-        result = run("index", tmp_path / "x", corpus, "--uri", real_milvus.uri, code=1)
-        assert "--uri needs --backend" in result.stderr
 
     @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
     def test_texts_and_model_move_to_a_database_with_the_vectors(
