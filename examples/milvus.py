@@ -13,7 +13,7 @@ import tempfile
 from pylate import models
 
 from pylate_eigenli import EigenLIIndex
-from pylate_eigenli.transfer import move
+from pylate_eigenli.indexes.databases.move import move
 
 model = models.ColBERT(sys.argv[1] if len(sys.argv) > 1 else "lightonai/GTE-ModernColBERT-v1")
 folder = tempfile.mkdtemp()

@@ -12,8 +12,8 @@ import sys
 import mteb
 from pylate import models
 
-from pylate_eigenli.evaluation import paper
 from pylate_eigenli.evaluation.mteb_search import CompressedSearch
+from pylate_eigenli.evaluation.paper import results as paper
 
 name = sys.argv[1] if len(sys.argv) > 1 else "lightonai/GTE-ModernColBERT-v1"
 tasks = mteb.get_tasks(tasks=sys.argv[2:] or ["SciFact", "ArguAna", "AskUbuntuDupQuestions"])

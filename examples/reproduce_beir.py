@@ -11,7 +11,8 @@ import argparse
 
 from pylate import models
 
-from pylate_eigenli.evaluation import beir, paper, run
+from pylate_eigenli.evaluation import beir, run
+from pylate_eigenli.evaluation.paper import results as paper
 from pylate_eigenli.evaluation.report import Report
 
 MODELS = [

@@ -14,9 +14,9 @@ import mteb
 from rich.console import Console
 from rich.table import Table
 
-from pylate_eigenli.evaluation import paper
 from pylate_eigenli.evaluation.mteb_search import CompressedSearch
-from pylate_eigenli.vision import VisionColBERT
+from pylate_eigenli.evaluation.paper import results as paper
+from pylate_eigenli.models.vision import VisionColBERT
 
 METHODS = {"eigenli-8": 8, "eigenli-16": 16, "eigenli-32": 32, "full": None}
 CUTOFFS = (10, 100)

@@ -5,37 +5,43 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
 from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
-    from .analysis import analyze
-    from .explanation import Explanation, explain, explain_found
-    from .index import EigenLIIndex
-    from .projection import SVProjection, TokenProjection
-    from .rank import rerank
-    from .scores import EigenLIScores, eigenli_kd_scores, eigenli_scores, eigenli_scores_pairwise
-    from .subspace import compress
-    from .sv_index import EigenLISVIndex
-    from .tuning import tune
+    from .evaluation.tuning import tune
+    from .indexes.eigenli import EigenLIIndex
+    from .indexes.single_vector import EigenLISVIndex
+    from .scores.explanation import Explanation, explain, explain_found
+    from .scores.rank import rerank
+    from .scores.scores import (
+        EigenLIScores,
+        eigenli_kd_scores,
+        eigenli_scores,
+        eigenli_scores_pairwise,
+    )
+    from .spectral.analysis import analyze
+    from .spectral.subspace import compress
+    from .vectors.projection import SVProjection, TokenProjection
 
 # Imported when first used: the command line must not wait for torch to print its help.
 _MODULES = {
-    "EigenLIIndex": "index",
-    "EigenLISVIndex": "sv_index",
-    "EigenLIScores": "scores",
-    "Explanation": "explanation",
-    "SVProjection": "projection",
-    "TokenProjection": "projection",
-    "analyze": "analysis",
-    "compress": "subspace",
-    "eigenli_kd_scores": "scores",
-    "eigenli_scores": "scores",
-    "eigenli_scores_pairwise": "scores",
-    "explain": "explanation",
-    "explain_found": "explanation",
-    "rerank": "rank",
-    "tune": "tuning",
+    "EigenLIIndex": "indexes.eigenli",
+    "EigenLISVIndex": "indexes.single_vector",
+    "EigenLIScores": "scores.scores",
+    "Explanation": "scores.explanation",
+    "SVProjection": "vectors.projection",
+    "TokenProjection": "vectors.projection",
+    "analyze": "spectral.analysis",
+    "compress": "spectral.subspace",
+    "eigenli_kd_scores": "scores.scores",
+    "eigenli_scores": "scores.scores",
+    "eigenli_scores_pairwise": "scores.scores",
+    "explain": "scores.explanation",
+    "explain_found": "scores.explanation",
+    "rerank": "scores.rank",
+    "tune": "evaluation.tuning",
 }
 
 __all__ = [

@@ -1,16 +1,23 @@
+"""Fixtures that tests of several folders share."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from milvus_server import RealMilvus
+from helpers.milvus_server import RealMilvus
+
+if TYPE_CHECKING:
+    from pylate_eigenli.models.standard_library import Document
+    from pylate_eigenli.models.vision import VisionColBERT
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a PyLate model that is made within a second."""
-    from tiny_model import tiny_colbert
+    from helpers.tiny_model import tiny_colbert
 
     folder = tmp_path_factory.mktemp("tiny")
     tiny_colbert(folder / "bert").save(str(folder / "model"))
@@ -24,3 +31,46 @@ def real_milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealMilvus
     server = RealMilvus(tmp_path_factory.mktemp("milvus"))
     yield server
     server.kill()
+
+
+@pytest.fixture(scope="session")
+def library() -> list[Document]:
+    """Every docstring of the running interpreter's standard library."""
+    from pylate_eigenli.models.standard_library import standard_library_documents
+
+    return standard_library_documents()
+
+
+@pytest.fixture(scope="session")
+def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny checkpoint of every layout."""
+    from helpers.tiny_vision import BUILDERS
+
+    folder = tmp_path_factory.mktemp("checkpoints")
+    for name, build in BUILDERS.items():
+        build(folder / name)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def colqwen3(checkpoints: Path) -> VisionColBERT:
+    from pylate_eigenli.models.vision import VisionColBERT
+
+    return VisionColBERT(str(checkpoints / "colqwen3"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a PDF of three pages, one of two in a folder of its own, and a picture."""
+    from helpers.rendered import sheet
+
+    folder = tmp_path / "reports"
+    (folder / "annex").mkdir(parents=True)
+    for name, texts in {
+        "annual.pdf": ["revenue grew by a third", "the board met nine times", "risks and outlook"],
+        "annex/tables.pdf": ["energy by source", "staff by country"],
+    }.items():
+        first, *others = [sheet(text) for text in texts]
+        first.save(folder / name, save_all=True, append_images=others)
+    sheet("a scanned letter", size=(300, 200)).save(folder / "letter.png")
+    return folder

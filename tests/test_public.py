@@ -12,10 +12,12 @@ import pylate_eigenli
 
 # Where what the README names is found, beside the package itself.
 MODULES = (
-    "analysis", "baselines", "evaluation.beir", "evaluation.bootstrap", "evaluation.mteb_search",
-    "evaluation.run", "explanation", "filters", "index", "projection", "serve.app",
-    "serve.batching", "serve.limits", "serve.service", "sources", "storage", "subspace", "sv_index",
-    "text_encoder", "text_index", "texts", "tuning", "vision",
+    "corpus.page_index", "corpus.pages", "corpus.sources", "corpus.text_index", "corpus.text_store",
+    "evaluation.baselines", "evaluation.beir", "evaluation.bootstrap", "evaluation.mteb_search",
+    "evaluation.run", "evaluation.tuning", "indexes.eigenli", "indexes.single_vector",
+    "models.text_encoder", "models.vision", "scores.explanation", "server.app", "server.batching",
+    "server.limits", "server.service", "spectral.analysis", "spectral.filters", "spectral.subspace",
+    "storage", "vectors.projection",
 )  # fmt: skip
 
 

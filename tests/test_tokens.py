@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from definition import unit_rows
+from helpers.definition import unit_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

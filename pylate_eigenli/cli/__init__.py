@@ -10,9 +10,8 @@ from typing import Annotated
 
 import typer
 
-from .._version import __version__
+from .. import __version__
 from . import pages
-from .bench import bench
 from .demo import demo
 from .evaluate import evaluate
 from .export import export
@@ -42,7 +41,6 @@ app.command()(compact)
 app.command()(spectrum)
 app.command()(evaluate)
 app.command()(export)
-app.command()(bench)
 app.command()(demo)
 app.command()(paper)
 app.add_typer(pages.app, name="pages")

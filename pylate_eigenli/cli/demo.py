@@ -19,8 +19,8 @@ from .errors import Debug, one_line_errors
 from .options import Json
 
 if TYPE_CHECKING:
-    from ..demo.experiment import Answer, Experiment, Stage
-    from ..text_encoder import Advance
+    from ..evaluation.experiment import Answer, Experiment, Stage
+    from ..models.text_encoder import Advance
 
 QUESTIONS = (
     "how do I compress a file?",
@@ -51,7 +51,7 @@ def demo(
     with one_line_errors(debug):
         with _progress() as stage:
             with stage("Starting PyLate", None):
-                from ..demo.experiment import INDEX_NAME, run
+                from ..evaluation.experiment import INDEX_NAME, run
             experiment = run(
                 [*QUESTIONS, *(questions or [])],
                 documents=documents,

@@ -61,13 +61,14 @@ def evaluate(
     bootstrap intervals, and the paper's numbers where model and data are the paper's.
     """
     with one_line_errors(debug):
-        from ..evaluation import paper, run
+        from ..evaluation import run
+        from ..evaluation.paper import results as paper
         from ..evaluation.report import Report
 
         names = run.expand(_listed(methods or [METHODS]), map(_budget, _listed(k or ["32"])))
         # Read before the model is loaded, because that is where most mistakes are.
         collections = [collection for source in data for collection in run.load(source)]
-        from ..text_encoder import load_model
+        from ..models.text_encoder import load_model
 
         encoder = load_model(model, **(paper.ENCODING if paper_settings else {}))
         results = run.evaluate(

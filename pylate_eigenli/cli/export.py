@@ -61,13 +61,13 @@ def export(
 ) -> None:
     """Export an index without encoding anything again, to a file or to a vector database."""
     with one_line_errors(debug):
-        from ..opening import open_index
-        from ..text_index import TextIndex
+        from ..corpus.text_index import TextIndex
+        from ..indexes.open_index import open_index
 
         if to is Target.parquet or to is Target.npy:
             if uri is None:
                 raise ValueError(f"--to {to.value} needs --uri, the file to write")
-            from ..export import export as export_file
+            from ..indexes.export import export as export_file
 
             opened = open_index(existing(index))
             export_file(
@@ -81,7 +81,7 @@ def export(
             report = {"documents": len(opened), "file": uri}
             typer.echo(json.dumps(report) if as_json else f"The vectors are in {uri}.")
             return
-        from ..transfer import move
+        from ..indexes.databases.move import move
 
         target = out or index.with_name(f"{index.name}-{to.value}")
         source = TextIndex(existing(index))

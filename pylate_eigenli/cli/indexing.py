@@ -24,10 +24,10 @@ from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, counted, existing
 
 if TYPE_CHECKING:
-    from ..sources import Source
+    from ..corpus.sources import Source
+    from ..corpus.text_index import TextIndex
+    from ..corpus.text_store import TextDocument
     from ..storage import DocumentId
-    from ..text_index import TextIndex
-    from ..texts import TextDocument
 
 SUBSPACES = "subspaces"
 
@@ -105,9 +105,9 @@ def index(
 ) -> None:
     """Index documents. Those the index already holds are skipped: run it again to go on."""
     with one_line_errors(debug), _bars() as bars:
-        from ..sources import open_source
-        from ..text_encoder import TextEncoder
-        from ..text_index import TextIndex, rehearse
+        from ..corpus.sources import open_source
+        from ..corpus.text_index import TextIndex, rehearse
+        from ..models.text_encoder import TextEncoder
 
         opened = open_source(source)
         settings = _settings(backend, keep_tokens, uri)
@@ -136,8 +136,8 @@ def add(
 ) -> None:
     """Add documents to an index. One whose id it already holds is replaced."""
     with one_line_errors(debug), _bars() as bars:
-        from ..sources import open_source
-        from ..text_index import TextIndex
+        from ..corpus.sources import open_source
+        from ..corpus.text_index import TextIndex
 
         opened = open_source(source)
         texts = TextIndex(existing(index), model=model)
@@ -146,8 +146,8 @@ def add(
 
 def _is_empty(index: Path) -> bool:
     """Return whether an index is still to be made, so that any model can be chosen for it."""
-    from ..opening import holds_index
-    from ..text_index import TextIndex
+    from ..corpus.text_index import TextIndex
+    from ..indexes.open_index import holds_index
 
     if not holds_index(index):
         return True
@@ -157,7 +157,7 @@ def _is_empty(index: Path) -> bool:
 
 def model_or_error() -> str:
     """Return the default model; say how to do without where it cannot be made."""
-    from ..demo.model import default_model
+    from ..models.default import default_model
 
     try:
         return default_model()
@@ -170,7 +170,7 @@ def model_or_error() -> str:
 
 def _settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> dict[str, Any]:
     """Return the kind and the settings of an index from the options of the command."""
-    from .. import servers
+    from ..indexes import databases as servers
 
     if uri is not None and backend not in servers.NAMES:
         raise ValueError(f"--uri needs --backend {' or '.join(servers.NAMES)}")

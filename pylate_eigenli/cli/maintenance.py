@@ -15,14 +15,14 @@ from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, counted, existing
 
 if TYPE_CHECKING:
+    from ..corpus.text_index import TextIndex
     from ..storage import DocumentId
-    from ..text_index import TextIndex
 
 
 def info(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Show what an index holds and how it was made."""
     with one_line_errors(debug):
-        from ..text_index import TextIndex
+        from ..corpus.text_index import TextIndex
 
         with TextIndex(existing(index)) as texts:
             about = texts.about()
@@ -55,7 +55,7 @@ def remove(
 ) -> None:
     """Remove documents. If one is unknown, none is removed."""
     with one_line_errors(debug):
-        from ..text_index import TextIndex
+        from ..corpus.text_index import TextIndex
 
         with TextIndex(existing(index)) as texts:
             ids = list(dict.fromkeys(_meant(texts, documents_ids)))
@@ -81,8 +81,8 @@ def _meant(texts: TextIndex, names: Iterable[str]) -> Iterator[DocumentId]:
 def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Check every checksum of an index; exit code 1 if anything is damaged."""
     with one_line_errors(debug):
+        from ..corpus.text_store import TextStore
         from ..storage import Store
-        from ..texts import TextStore
 
         damage = [*Store(existing(index)).verify(), *TextStore(index).damage()]
         if as_json:
@@ -99,7 +99,7 @@ def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> Non
 def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Give the space of removed and replaced documents back to the disk."""
     with one_line_errors(debug):
-        from ..text_index import TextIndex
+        from ..corpus.text_index import TextIndex
 
         with TextIndex(existing(index)) as texts:
             before = texts.index.nbytes

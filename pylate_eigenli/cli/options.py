@@ -28,7 +28,7 @@ def counted(n: int) -> str:
 
 def existing(path: Path) -> Path:
     """Return the path of an index; refuse one where there is none."""
-    from ..opening import holds_index
+    from ..indexes.open_index import holds_index
 
     if not holds_index(path):
         raise FileNotFoundError(f"there is no index in {path}; `eigenli index` makes one")

@@ -16,7 +16,7 @@ from .errors import Debug, one_line_errors
 from .options import Json
 
 if TYPE_CHECKING:
-    from ..vision import PageHit
+    from ..corpus.page_index import PageHit
 
 app = typer.Typer(
     help="Search PDFs and page images with a vision model.",
@@ -68,7 +68,9 @@ def index(
 ) -> None:
     """Index the pages of a folder; run it again to add what is new and go on where it stopped."""
     with one_line_errors(debug):
-        from ..vision import PageIndex, PageReader, VisionColBERT, parse_page_ranges
+        from ..corpus.page_index import PageIndex
+        from ..corpus.pages import PageReader, parse_page_ranges
+        from ..models.vision import VisionColBERT
 
         wanted = None if pages is None else parse_page_ranges(pages)
         reader = PageReader(folder, dpi=dpi, pages=wanted)
@@ -126,7 +128,8 @@ def search(
 ) -> None:
     """Find the pages that answer a question, with the model they were indexed with."""
     with one_line_errors(debug):
-        from ..vision import PageIndex, VisionColBERT
+        from ..corpus.page_index import PageIndex
+        from ..models.vision import VisionColBERT
 
         page_index = PageIndex(index_folder)
         encoder = VisionColBERT(
@@ -162,7 +165,7 @@ def _write_sheet(
     import tempfile
     import webbrowser
 
-    from ..vision.contact_sheet import contact_sheet
+    from ..corpus.contact_sheet import contact_sheet
 
     sheet = contact_sheet(question, hits, folder)
     path = path or Path(tempfile.mkdtemp(prefix="eigenli-pages-")) / "pages.html"

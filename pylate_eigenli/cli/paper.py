@@ -18,8 +18,8 @@ from .errors import Debug, one_line_errors
 from .options import Json
 
 if TYPE_CHECKING:
-    from ..evaluation.paper import Cell
-    from ..evaluation.paper_audit import Comparison
+    from ..evaluation.paper.audit import Comparison
+    from ..evaluation.paper.results import Cell
 
 ROW_FIELDS = ("model", "dataset", "method", "k", "bits", "baseline", "statistic", "centered")
 
@@ -46,7 +46,7 @@ def paper(
 ) -> None:
     """Print what the EigenLI paper reports, table by table, to compare your own results with."""
     with one_line_errors(debug):
-        from ..evaluation.paper import TABLES, canonical, load, select
+        from ..evaluation.paper.results import TABLES, canonical, load, select
 
         if table is not None:
             table = canonical("table", table)
@@ -85,7 +85,7 @@ def _list_tables(
 
 
 def _check(console: Console, cells: Iterable[Cell], table: str | None, as_json: bool) -> None:
-    from ..evaluation import paper_audit
+    from ..evaluation.paper import audit as paper_audit
 
     chosen = set(cells)
     means, differences, repeats = (
@@ -125,7 +125,7 @@ def _check(console: Console, cells: Iterable[Cell], table: str | None, as_json: 
 
 
 def _print_tables(console: Console, cells: Iterable[Cell], text: Callable[[Cell], Text]) -> None:
-    from ..evaluation.paper import TABLES, select
+    from ..evaluation.paper.results import TABLES, select
 
     by_table: dict[str, list[Cell]] = {}
     for cell in cells:

@@ -18,7 +18,7 @@ from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, existing
 
 if TYPE_CHECKING:
-    from ..answers import Answer
+    from ..corpus.hits import Answer
 
 
 def search(
@@ -43,7 +43,7 @@ def search(
 ) -> None:
     """Search an index by text."""
     with one_line_errors(debug):
-        from ..text_index import TextIndex
+        from ..corpus.text_index import TextIndex
 
         console = Console(highlight=False)
         with TextIndex(existing(index), model=model) as texts:

@@ -43,10 +43,10 @@ def serve(
         try:
             import uvicorn
 
-            from ..serve.app import create_app
+            from ..server.app import create_app
         except ImportError as error:
             raise ImportError('the server needs `pip install "pylate-eigenli[serve]"`') from error
-        from ..serve.service import Service
+        from ..server.service import Service
 
         existing(index)
         local = host in _LOOPBACK

@@ -16,8 +16,8 @@ from .indexing import SourceName, model_or_error
 from .options import Json, Model
 
 if TYPE_CHECKING:
-    from ..analysis import Analysis
-    from ..sources import Source
+    from ..corpus.sources import Source
+    from ..spectral.analysis import Analysis
 
 
 def spectrum(
@@ -33,9 +33,9 @@ def spectrum(
 ) -> None:
     """Look at the spectra of documents and recommend a k and a filter."""
     with one_line_errors(debug):
-        from ..analysis import analyze
-        from ..sources import open_source
-        from ..text_encoder import TextEncoder, encode
+        from ..corpus.sources import open_source
+        from ..models.text_encoder import TextEncoder, encode
+        from ..spectral.analysis import analyze
 
         opened = open_source(source)
         encoder = TextEncoder(model or model_or_error())

@@ -19,15 +19,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..axis_codes import AxisCodes
-from ..background import Background, matrix_sum
-from ..background import Queries as PreparedQueries
-from ..baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
-from ..settings import PRESETS, SpectralSettings
-from ..subspace import Subspaces
-from ..sv_encoding import Projections, SVSettings
+from ..spectral.background import Background, matrix_sum
+from ..spectral.background import Queries as PreparedQueries
+from ..spectral.settings import PRESETS, SpectralSettings
+from ..spectral.subspace import Subspaces
 from ..tokens import TokenBatch
-from ..vectors import pack_queries, pack_subspaces, packed_dim
+from ..vectors.axis_codes import AxisCodes
+from ..vectors.encoder import Projections, SVSettings
+from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
+from .baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
 
 Documents = TypeVar("Documents")
 Queries = TypeVar("Queries")

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from .._version import __version__
+from .. import __version__
 from ..tokens import TokenBatch, collect
 from .embeddings import identity
 from .methods import MultiVector, method

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..search import Hits
+from ..indexes.exact_search import Hits
 from ..tokens import TokenBatch
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from . import paper
 from .bootstrap import Interval, geometric_interval, paired_interval
 from .methods import split_name
+from .paper import results as paper
 from .run import COLUMNS, Result
 
 # By family: the paper's name of the method and whether it is the centered one.

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from .._version import __version__
-from ..search import Hits
+from .. import __version__
+from ..indexes.exact_search import Hits
 from ..storage.disk import replace_file
 from ..tokens import TokenBatch, collect
 from . import beir, metrics, mteb_data

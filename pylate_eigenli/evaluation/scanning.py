@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..baselines.maxsim import top_k
-from ..search import Hits
+from ..indexes.exact_search import Hits
 from ..tokens import TokenBatch
+from .baselines.maxsim import top_k
 from .methods import Documents, Method, Queries, RelativeMethod
 
 

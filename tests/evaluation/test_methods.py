@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, compress, rerank
-from pylate_eigenli.baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation import methods
+from pylate_eigenli.evaluation.baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation.methods import Method, method
-from pylate_eigenli.settings import SpectralSettings
+from pylate_eigenli.spectral.settings import SpectralSettings
 from pylate_eigenli.tokens import collect
 
 NAMES = [

@@ -14,13 +14,13 @@ import mteb
 import numpy as np
 import pytest
 import torch
-from local_tasks import Known, Pictures, Reranked, TwoSubsets, WithoutSelf
+from helpers.local_tasks import Known, Pictures, Reranked, TwoSubsets, WithoutSelf
+from helpers.tiny_collection import TEXTS
+from helpers.tiny_model import tiny_colbert
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_implementations.pylate_models import MultiVectorModel
 from mteb.models.model_meta import ModelMeta
 from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
-from tiny_collection import TEXTS
-from tiny_model import tiny_colbert
 
 from pylate_eigenli.evaluation import metrics, mteb_data
 from pylate_eigenli.evaluation.methods import method
@@ -247,7 +247,7 @@ class TestMemory:
 
     @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
     def test_a_corpus_of_ten_times_the_memory_is_indexed(self):
-        here = Path(__file__).parent
+        here = Path(__file__).parents[1] / "helpers"
         done = subprocess.run(
             [sys.executable, str(here / "large_corpus.py")],
             capture_output=True,

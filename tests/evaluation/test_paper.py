@@ -12,8 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pylate_eigenli.cli import app
-from pylate_eigenli.evaluation import paper, paper_audit
-from pylate_eigenli.evaluation.paper import BEIR, METHODS, MODELS, TABLES, VIDORE, Cell
+from pylate_eigenli.evaluation.paper import audit as paper_audit
+from pylate_eigenli.evaluation.paper import results as paper
+from pylate_eigenli.evaluation.paper.results import BEIR, METHODS, MODELS, TABLES, VIDORE, Cell
 
 CUTOFFS = (10, 100, 1000)
 SIZES = (8, 16, 32)

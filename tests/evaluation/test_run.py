@@ -7,9 +7,9 @@ import json
 
 import numpy as np
 import pytest
-from local_tasks import Reranked, TwoSubsets
-from tiny_collection import TEXTS, tiny_collection
-from tiny_model import tiny_colbert
+from helpers.local_tasks import Reranked, TwoSubsets
+from helpers.tiny_collection import TEXTS, tiny_collection
+from helpers.tiny_model import tiny_colbert
 from typer.testing import CliRunner
 
 from pylate_eigenli.cli import app

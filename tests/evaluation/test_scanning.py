@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pylate_eigenli.baselines.maxsim import top_k
+from pylate_eigenli.evaluation.baselines.maxsim import top_k
 from pylate_eigenli.evaluation.methods import RelativeMethod, method
 from pylate_eigenli.evaluation.scanning import Scan
 from pylate_eigenli.evaluation.stored_parts import StoredParts

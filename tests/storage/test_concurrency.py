@@ -10,13 +10,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from children import keep_writing, state_after
-from contents import assert_sound, contents
+from helpers.children import keep_writing, state_after
+from helpers.contents import assert_sound, contents
 
 from pylate_eigenli.errors import IndexLockedError
 from pylate_eigenli.storage import Store
 
-CHILDREN = Path(__file__).with_name("children.py")
+CHILDREN = Path(__file__).parents[1] / "helpers" / "children.py"
 
 
 def start_child(function, folder):

@@ -11,11 +11,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from contents import assert_sound, contents, document_columns
+from helpers.contents import assert_sound, contents, document_columns
 
 from pylate_eigenli.storage import Store
 
-CHILDREN = Path(__file__).with_name("children.py")
+CHILDREN = Path(__file__).parents[1] / "helpers" / "children.py"
 
 
 def run_child(function, folder):

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from contents import assert_sound, contents, document_columns
+from helpers.contents import assert_sound, contents, document_columns
 
 from pylate_eigenli.errors import IndexFormatError
 from pylate_eigenli.storage import Store

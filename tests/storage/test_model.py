@@ -6,7 +6,7 @@ import shutil
 import tempfile
 
 import numpy as np
-from contents import assert_sound, contents, document_columns
+from helpers.contents import assert_sound, contents, document_columns
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from contents import assert_sound, contents, document_columns, orphans
+from helpers.contents import assert_sound, contents, document_columns, orphans
 
 from pylate_eigenli.errors import UnknownDocumentError
 from pylate_eigenli.storage import Store

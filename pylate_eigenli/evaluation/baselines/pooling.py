@@ -1,0 +1,151 @@
+"""Pooling: a document's token vectors replaced by k unit vectors, the means of clusters of them.
+
+Pooled documents are scored by MaxSim like any others. The clusters are those of scikit-learn's
+k-means (k-means++ seeding, one start) or of SciPy's Ward linkage on Euclidean distances, cut into
+k. A document of at most k tokens is left as it is.
+
+PyLate pools by Ward linkage too (``ColBERT.pool_embeddings_hierarchical``), with these differences:
+
+- It is given a factor f and makes ``tokens // f`` clusters, here a budget k is given.
+- It leaves the first tokens of a document (by default one) out and keeps them, here all are pooled.
+- It hands 1 - cosine to the linkage as the distance. For unit vectors that is half of the *squared*
+  Euclidean distance, so its merges are not those that increase the variance least.
+- Its cluster means are not normalised, which makes loose clusters lose against tight ones.
+
+The two coincide, up to the normalisation, when no token is protected, f = tokens / k, and the
+document consists of k groups that are tighter than they are apart.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+
+from ...spectral.kernels.threads import for_ranges
+from ...spectral.subspace import check_k
+from ...tokens import TokenBatch
+
+_DOCUMENTS_PER_TASK = 8
+
+
+def pool_ward(documents: TokenBatch, k: int) -> TokenBatch:
+    """Pool documents by Ward's hierarchical clustering.
+
+    Parameters
+    ----------
+    documents
+        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
+    k
+        Number of vectors to keep per document. Where merges tie, as those of repeated tokens do,
+        the tree cannot be cut into exactly k clusters and a document gets fewer.
+
+    Returns
+    -------
+    At most k unit vectors per document, in float32 or float64 as the tokens were, on the CPU.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> documents = collect([[[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]], [[0.0, 1.0]]])
+    >>> pooled = pool_ward(documents, k=2)
+    >>> pooled.lengths.tolist()
+    [2, 1]
+    >>> pooled.tokens[0]
+    tensor([0.9899, 0.1414])
+    """
+
+    def ward(tokens: NDArray[Any]) -> NDArray[Any]:
+        return fcluster(linkage(tokens, method="ward"), k, criterion="maxclust")
+
+    return _pool(documents, k, ward)
+
+
+def pool_kmeans(documents: TokenBatch, k: int, *, seed: int = 0) -> TokenBatch:
+    """Pool documents by k-means with k-means++ seeding.
+
+    Parameters
+    ----------
+    documents
+        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
+    k
+        Number of vectors to keep per document; one of fewer distinct tokens gets fewer.
+    seed
+        Seeds every document alike, so that its vectors do not depend on those beside it.
+
+    Returns
+    -------
+    At most k unit vectors per document, in float32 or float64 as the tokens were, on the CPU.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> documents = collect([[[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]], [[0.0, 1.0]]])
+    >>> pool_kmeans(documents, k=2).lengths.tolist()
+    [2, 1]
+    """
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    def kmeans(tokens: NDArray[Any]) -> NDArray[Any]:
+        model = KMeans(n_clusters=k, init="k-means++", n_init=1, random_state=seed)
+        labels: NDArray[Any] = model.fit(tokens).labels_
+        return labels
+
+    with warnings.catch_warnings():
+        # Raised for documents of fewer than k distinct tokens, which are nothing to warn of.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return _pool(documents, k, kmeans)
+
+
+def unit_means(tokens: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the normalised mean of every cluster, by ascending label.
+
+    Parameters
+    ----------
+    tokens
+        Shape: (tokens, d).
+    labels
+        The cluster of each token. Shape: (tokens,), integers.
+
+    Returns
+    -------
+    Shape: (different labels, d), dtype of the tokens.
+    """
+    order = np.argsort(labels, kind="stable")
+    starts = np.unique(labels[order], return_index=True)[1]
+    means = np.add.reduceat(tokens[order], starts, axis=0, dtype=np.float64)
+    norms = np.linalg.norm(means, axis=1, keepdims=True)
+    # Tokens that cancel have no mean direction: the first of them stands for the cluster.
+    means = np.where(norms > 0, means, tokens[order[starts]])
+    means /= np.linalg.norm(means, axis=1, keepdims=True)
+    return means.astype(tokens.dtype)
+
+
+def _pool(
+    documents: TokenBatch, k: int, cluster: Callable[[NDArray[Any]], NDArray[Any]]
+) -> TokenBatch:
+    """Pool documents of more than k tokens by the clusters that ``cluster`` finds."""
+    check_k(k, None)
+    items = [tokens.numpy() for tokens in TokenBatch(documents.tokens.cpu(), documents.offsets)]
+    # BLAS and OpenMP threads for matrices this small only get in the way of one another. The
+    # former are limited for the process, the latter by each thread for itself.
+    threads = ThreadpoolController()
+
+    def task(begin: int, end: int) -> None:
+        with threads.limit(limits=1, user_api="openmp"):
+            for i in range(begin, end):
+                if len(items[i]) > k:
+                    items[i] = unit_means(items[i], cluster(items[i]))
+
+    with threads.limit(limits=1, user_api="blas"):
+        for_ranges(task, len(items), _DOCUMENTS_PER_TASK)
+    offsets = np.zeros(len(items) + 1, np.int64)
+    np.cumsum([len(item) for item in items], out=offsets[1:])
+    return TokenBatch(torch.from_numpy(np.concatenate(items)), offsets)

@@ -1,0 +1,89 @@
+"""Known-item search: can a docstring be found again from the one sentence taken out of it?
+
+The usual stand-in for relevance judgements where there are none. The first sentence of a
+docstring is the author's own summary of it; it becomes a query, and the only right answer is
+the docstring it came from, which is indexed without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..models.standard_library import Document, sample
+
+MIN_QUERY_WORDS = 5
+MIN_REST_WORDS = 20
+
+# A sentence ends at its full stop, or where its paragraph does: many summaries have no stop.
+_SENTENCE_END = re.compile(r"[.!?](?=\s+[A-Z`'\"(]|\s*$)|(?=\n\s*\n)", re.MULTILINE)
+_SIGNATURE = re.compile(r"[\w.]+\(|.*->", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class KnownItem:
+    """A query, and the document that answers it with the query's own words removed."""
+
+    query: str
+    document: Document
+
+
+def split_first_sentence(body: str) -> tuple[str, str] | None:
+    """Split a docstring into its first sentence and what follows.
+
+    Parameters
+    ----------
+    body
+        A docstring without indentation.
+
+    Returns
+    -------
+    tuple[str, str] or None
+        The sentence on one line, and the remaining text. None if the docstring opens with
+        something other than a sentence, like the signature of a built-in function.
+
+    Examples
+    --------
+    >>> split_first_sentence("Compress data in one shot. The level is 9 by default.")
+    ('Compress data in one shot.', 'The level is 9 by default.')
+    >>> split_first_sentence("range(stop) -> range object") is None
+    True
+
+    """
+    end = _SENTENCE_END.search(body)
+    if end is None:
+        return None
+    sentence, rest = " ".join(body[: end.end()].split()), body[end.end() :].strip()
+    if not sentence[:1].isupper() or _SIGNATURE.match(sentence):
+        return None
+    return sentence, rest
+
+
+def known_items(documents: Sequence[Document], size: int) -> list[KnownItem]:
+    """Choose up to ``size`` known items among ``documents``, always the same ones.
+
+    A document qualifies if its first sentence is at least ``MIN_QUERY_WORDS`` long and like
+    no other's, and at least ``MIN_REST_WORDS`` remain without it.
+    """
+    sentences = {
+        document.id: parts
+        for document in documents
+        if (parts := split_first_sentence(document.body)) is not None
+    }
+    occurrences = Counter(query for query, _ in sentences.values())
+
+    def qualifies(document: Document) -> bool:
+        query, rest = sentences.get(document.id, ("", ""))
+        return (
+            len(query.split()) >= MIN_QUERY_WORDS
+            and len(rest.split()) >= MIN_REST_WORDS
+            and occurrences[query] == 1
+        )
+
+    items = []
+    for document in sample(filter(qualifies, documents), size, salt="known items"):
+        query, rest = sentences[document.id]
+        items.append(KnownItem(query, Document(document.id, rest)))
+    return items

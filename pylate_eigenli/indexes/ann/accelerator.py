@@ -1,0 +1,157 @@
+"""The ANN structure of a single-vector index: candidates from it, and its growth.
+
+It is one array of the collection, beside the documents' own vectors, and may lag behind them:
+documents it does not know yet have to be scanned, and those that have died since it was made are
+dropped from its answers. Documents are known to it by their label, a number that is never used again
+and grows from document to document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .. import ann as backends
+from ...storage import Segment, Snapshot, Transaction
+from ...vectors.encoder import SVSettings
+
+# So many documents that the structure does not know are worth its growth.
+_PENDING_DOCUMENTS = 1000
+_PENDING_SHARE = 0.1
+_MAX_DEAD_SHARE = 0.3
+_VECTORS_AT_ONCE = 1024
+# Arrays of the collection: the structure, and the labels of the documents in it.
+_ANN, _ANN_LABELS = "ann", "ann.labels"
+
+# Reads the vectors at some rows of a segment.
+Read: TypeAlias = Callable[[Segment, NDArray[np.int64]], torch.Tensor]
+
+
+class Accelerator:
+    """Finds candidates by the structure of a state, which is loaded once."""
+
+    def __init__(self) -> None:
+        # What was loaded last, and of which arrays of a collection.
+        self._loaded: tuple[Hashable, backends.Backend] | None = None
+
+    def candidates(
+        self, snapshot: Snapshot, settings: SVSettings, vectors: torch.Tensor, n: int
+    ) -> tuple[int, list[NDArray[np.int64]]]:
+        """Return the global row from which on documents must be scanned, and candidates before it.
+
+        Parameters
+        ----------
+        snapshot, settings
+            The state, and what its index is made with.
+        vectors
+            Of queries. Shape: (queries, D).
+        n
+            Number of candidates per query, if there are so many.
+        """
+        backend = self._backend(snapshot, settings) if len(vectors) else None
+        if backend is None:
+            return 0, [np.empty(0, np.int64)] * len(vectors)
+        labels = np.concatenate([segment.column("label") for segment in snapshot.segments])
+        alive = np.concatenate([segment.alive for segment in snapshot.segments])
+        covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
+        # What has died since the structure was made may be among its answers: ask for more.
+        dead = len(backend) - int(alive[:covered].sum())
+        found, _ = backend.search(vectors.numpy(), n + min(dead, len(backend)))
+        candidates = []
+        for row_labels in found:
+            rows = np.searchsorted(labels, row_labels[row_labels >= 0])
+            rows = np.minimum(rows, len(labels) - 1)
+            valid = (labels[rows] == row_labels[row_labels >= 0]) & alive[rows]
+            candidates.append(rows[valid][:n].astype(np.int64))
+        return covered, candidates
+
+    def _backend(self, snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
+        """Return the structure of a state, loaded once, or None if it has none."""
+        key = snapshot.manifest.collection
+        known = self._loaded  # looked at once: another thread may be at another state
+        if known is None or known[0] != key:
+            loaded = _load(snapshot, settings)
+            if loaded is None:
+                return None
+            known = self._loaded = (key, loaded)
+        return known[1]
+
+
+def is_due(snapshot: Snapshot, settings: SVSettings) -> bool:
+    """Return whether enough documents are waiting for the structure to grow."""
+    if settings.backend == "exact" or not len(snapshot):
+        return False
+    waiting = int(snapshot.meta["next_label"]) - int(snapshot.meta.get("covered", 0))
+    return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
+
+
+def build(transaction: Transaction, settings: SVSettings, width: int, read: Read) -> None:
+    """Bring the structure up to date, made anew if many documents were removed.
+
+    Parameters
+    ----------
+    transaction
+        Of which the structure will be a part.
+    settings
+        What the index is made with.
+    width
+        Dimension D of the vectors.
+    read
+        Reads them.
+    """
+    snapshot = transaction.base
+    size = len(snapshot)
+    # One of its own, because it is changed in place while others may be searching.
+    backend = _load(snapshot, settings)
+    covered = 0
+    if backend is not None:
+        present = snapshot.collection[_ANN_LABELS]
+        gone = np.setdiff1d(present, _living_labels(snapshot))
+        if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
+            backend = None
+        else:
+            covered = snapshot.meta["covered"]
+            backend.remove(gone)
+    if backend is None:
+        backend = backends.make(settings.backend, width, size, settings.backend_options)
+        if backend.sample_size:
+            backend.train(_sample(snapshot, read, backend.sample_size))
+    for labels, vectors in _vectors(snapshot, read, covered):
+        backend.add(labels, vectors.numpy())
+    transaction.set_collection(_ANN, backend.to_bytes())
+    transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
+    transaction.meta["covered"] = snapshot.meta["next_label"]
+
+
+def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
+    blob = snapshot.collection.get(_ANN)
+    if blob is None:
+        return None
+    return backends.load(settings.backend, blob, settings.backend_options)
+
+
+def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:
+    return np.concatenate([s.column("label")[s.alive] for s in snapshot.segments])
+
+
+def _vectors(
+    snapshot: Snapshot, read: Read, from_label: int = 0, step: int = 1
+) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
+    """Yield labels and vectors of every step-th living document from a label on, in batches."""
+    for segment in snapshot.segments:
+        labels = segment.column("label")
+        rows = np.flatnonzero(segment.alive & (labels >= from_label))[::step]
+        for begin in range(0, len(rows), _VECTORS_AT_ONCE):
+            part = rows[begin : begin + _VECTORS_AT_ONCE]
+            yield labels[part], read(segment, part)
+
+
+def _sample(snapshot: Snapshot, read: Read, n: int) -> NDArray[np.float32]:
+    """Return vectors of about n living documents, or of all if there are fewer, evenly spread."""
+    step = max(1, -(-len(snapshot) // n))
+    parts = [vectors for _, vectors in _vectors(snapshot, read, step=step)]
+    return np.asarray(torch.cat(parts).numpy())

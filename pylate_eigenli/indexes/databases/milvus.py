@@ -1,0 +1,319 @@
+"""Milvus: embedded (Milvus Lite), one server, or a cluster, by nothing but the uri."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64decode, b64encode
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..ann import check_positive
+from ...storage import DocumentId
+from . import Found, ServerOptions, chunks, is_remote, key_of, library
+
+# Limits of the server: of one text, and of the results of one query.
+_TEXT_BYTES = 65_535
+_MOST_RESULTS = 16_384
+_CANDIDATES = 10  # per result, where the metric is not the score
+_ID_BYTES = 1_024
+# Bytes are kept as base64 in so many texts, of which the first are filled first.
+_ROW_FIELDS = [f"rows_{i}" for i in range(4)]
+_QUERY_BYTES = 16 << 20
+_KEYS_AT_ONCE, _ROWS_AT_ONCE = 1000, 100
+# Not ready, unavailable, too many requests, rate limit, (not) yet loaded, no leader, no node.
+_TRANSIENT_CODES = {1, 2, 4, 8, 101, 103, 401, 503, 901, 902}
+# How many indexes of this process use an embedded database: the last one closes it.
+_EMBEDDED_USERS: Counter[str] = Counter()
+
+
+@dataclass(frozen=True)
+class MilvusOptions(ServerOptions):
+    """What Milvus can be told besides what all servers can.
+
+    Parameters
+    ----------
+    database
+        Name of the database on the server.
+    index_type
+        The ANN structure, as the server offers them: ``"AUTOINDEX"`` (the default), ``"FLAT"``,
+        ``"HNSW"``, ``"IVF_SQ8"``, ``"IVF_PQ"``, ``"DISKANN"`` ...
+    index_params, search_params
+        Its parameters for building (``{"M": 32}``) and for searching (``{"ef": 200}``).
+    metric
+        ``"IP"`` (the default), which is the score. ``"COSINE"`` and ``"L2"`` only choose
+        candidates, ten times as many as are asked for, and miss some: vectors are kept centred,
+        and then differ in length.
+    shards, replicas
+        Of the collection; replicas are of its copies in memory.
+    consistency
+        ``"Strong"`` (the default): a search sees all that was written before it. ``"Bounded"``,
+        ``"Session"`` and ``"Eventually"`` are faster.
+    """
+
+    of_searches: ClassVar[frozenset[str]] = ServerOptions.of_searches | {
+        "search_params",
+        "consistency",
+    }
+
+    database: str = ""
+    index_type: str = "AUTOINDEX"
+    index_params: dict[str, Any] = field(default_factory=dict)
+    search_params: dict[str, Any] = field(default_factory=dict)
+    metric: Literal["IP", "COSINE", "L2"] = "IP"
+    shards: int = 1
+    replicas: int = 1
+    consistency: Literal["Strong", "Bounded", "Session", "Eventually"] = "Strong"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(shards=self.shards, replicas=self.replicas)
+        for name, value, choices in (
+            ("metric", self.metric, ("IP", "COSINE", "L2")),
+            ("consistency", self.consistency, ("Strong", "Bounded", "Session", "Eventually")),
+        ):
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+class MilvusServer:
+    """A Milvus collection with the fields ``key``, ``document`` (the id as JSON) and ``vector``.
+
+    TLS is used for ``https://`` and always verified; ``GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`` names
+    the certificates of an authority of your own.
+    """
+
+    options_type = MilvusOptions
+    token_variable = "MILVUS_TOKEN"
+    embedded_suffix = ".milvus.db"
+    bytes_per_number = 4
+
+    def __init__(
+        self, uri: str, token: str | None, collection: str, options: MilvusOptions
+    ) -> None:
+        if not is_remote(uri) and not uri.endswith(".db"):
+            raise ValueError(
+                f"uri must be http(s)://host:port or a file that ends in .db, got {uri!r}"
+            )
+        self.options = options
+        self.embedded = not is_remote(uri)
+        self._collection = collection
+        self._keeps_rows = False
+        self._file = str(Path(uri).absolute())
+        if self.embedded:
+            Path(self._file).parent.mkdir(parents=True, exist_ok=True)
+            uri = self._file
+        self._client = library("milvus").MilvusClient(
+            uri=uri, token=token or "", db_name=options.database, timeout=options.timeout
+        )
+        if self.embedded:
+            _EMBEDDED_USERS[self._file] += 1
+
+    # --- the collection -----------------------------------------------------------------------
+
+    def exists(self) -> bool:
+        return bool(self._client.has_collection(self._collection, timeout=self.options.timeout))
+
+    def open(self, dim: int, keeps_rows: bool) -> None:
+        self._keeps_rows = keeps_rows
+        # Every step may have been the last one of a process that was killed.
+        if not self.exists():
+            self._create(dim)
+        if not self._client.list_indexes(self._collection, "vector"):
+            index = self._client.prepare_index_params()
+            index.add_index(
+                "vector",
+                index_type=self.options.index_type,
+                metric_type=self.options.metric,
+                params=self.options.index_params,
+            )
+            self._client.create_index(self._collection, index)
+        self._client.load_collection(self._collection, replica_number=self.options.replicas)
+
+    def _create(self, dim: int) -> None:
+        types = library("milvus").DataType
+        schema = self._client.create_schema(auto_id=False, enable_dynamic_field=False)
+        schema.add_field("key", types.VARCHAR, is_primary=True, max_length=36)
+        schema.add_field("document", types.VARCHAR, max_length=_ID_BYTES)
+        schema.add_field("vector", types.FLOAT_VECTOR, dim=dim)
+        if self.options.metric != "IP":
+            schema.add_field("norm", types.FLOAT)
+        for name in _ROW_FIELDS if self._keeps_rows else []:
+            schema.add_field(name, types.VARCHAR, max_length=_TEXT_BYTES)
+        self._client.create_collection(
+            self._collection,
+            schema=schema,
+            num_shards=self.options.shards,
+            consistency_level=self.options.consistency,
+            timeout=self.options.timeout,
+        )
+
+    def drop(self) -> None:
+        if self.exists():
+            self._client.drop_collection(self._collection, timeout=self.options.timeout)
+
+    def close(self) -> None:
+        self._client.close()
+        if self.embedded:
+            _EMBEDDED_USERS[self._file] -= 1
+            if not _EMBEDDED_USERS[self._file]:
+                from milvus_lite.server_manager import server_manager_instance
+
+                server_manager_instance.release_server(self._file)
+
+    def settle(self) -> None:
+        self._client.flush(self._collection)
+        while self._client.describe_index(self._collection, "vector").get("pending_index_rows"):
+            time.sleep(0.5)
+
+    # --- documents ----------------------------------------------------------------------------
+
+    def upsert(
+        self,
+        ids: Sequence[DocumentId],
+        vectors: NDArray[np.float32],
+        rows: Sequence[bytes] | None,
+    ) -> None:
+        entities = [
+            {"key": key_of(i), "document": _document(i), "vector": vector}
+            for i, vector in zip(ids, vectors, strict=True)
+        ]
+        if self.options.metric != "IP":
+            norms = np.linalg.norm(vectors, axis=1).tolist()
+            for entity, norm in zip(entities, norms, strict=True):
+                entity["norm"] = norm
+        if rows is not None:
+            for entity, row in zip(entities, rows, strict=True):
+                entity |= _texts(entity["document"], row)
+        self._client.upsert(self._collection, entities, timeout=self.options.timeout)
+
+    def remove(self, ids: Sequence[DocumentId]) -> None:
+        for part in chunks(ids, _KEYS_AT_ONCE):
+            self._client.delete(
+                self._collection, ids=[key_of(i) for i in part], timeout=self.options.timeout
+            )
+
+    def search(
+        self, queries: NDArray[np.float32], k: int, subset: Sequence[DocumentId] | None
+    ) -> list[Found]:
+        if k > _MOST_RESULTS:
+            raise ValueError(f"Milvus returns at most {_MOST_RESULTS:,} documents, not {k:,}")
+        metric = self.options.metric
+        limit = k if metric == "IP" else min(_CANDIDATES * k, _MOST_RESULTS)
+        found = []
+        for part in chunks(queries, max(1, _QUERY_BYTES // (4 * queries.shape[1]))):
+            answers = self._client.search(
+                self._collection,
+                data=list(part),
+                anns_field="vector",
+                filter="" if subset is None else _filter(subset),
+                limit=limit,
+                output_fields=["document"] + (["norm"] if metric != "IP" else []),
+                search_params={"metric_type": metric, "params": self.options.search_params},
+                consistency_level=self.options.consistency,
+                timeout=self.options.timeout,
+            )
+            for query, hits in zip(part, answers, strict=True):
+                products = np.array([hit["distance"] for hit in hits], np.float32)
+                if metric != "IP":
+                    norms = np.array([hit["entity"]["norm"] for hit in hits], np.float32)
+                    products = _products(metric, products, norms, float(np.linalg.norm(query)))
+                best = np.argsort(-products, kind="stable")[:k]
+                ids = [json.loads(hits[i]["entity"]["document"]) for i in best.tolist()]
+                found.append(Found(ids, products[best]))
+        return found
+
+    def _query(
+        self, ids: Sequence[DocumentId], fields: list[str], size: int, consistency: str
+    ) -> Iterator[Any]:
+        for part in chunks(ids, size):
+            yield from self._client.query(
+                self._collection,
+                filter=_filter(part),
+                output_fields=["document", *fields],
+                consistency_level=consistency,
+                timeout=self.options.timeout,
+            )
+
+    def rows(self, ids: Sequence[DocumentId]) -> dict[DocumentId, bytes]:
+        entities = self._query(ids, _ROW_FIELDS, _ROWS_AT_ONCE, self.options.consistency)
+        return {
+            json.loads(entity["document"]): b64decode("".join(entity[f] for f in _ROW_FIELDS))
+            for entity in entities
+        }
+
+    def missing(self, ids: Sequence[DocumentId]) -> list[DocumentId]:
+        entities = self._query(ids, [], _KEYS_AT_ONCE, "Strong")
+        held = {json.loads(entity["document"]) for entity in entities}
+        return [document_id for document_id in ids if document_id not in held]
+
+    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
+        entities = self._client.query_iterator(
+            self._collection,
+            batch_size=min(batch_size, _MOST_RESULTS),
+            output_fields=["document", "vector"],
+            consistency_level="Strong",
+        )
+        while batch := entities.next():
+            ids = [json.loads(entity["document"]) for entity in batch]
+            yield ids, np.array([entity["vector"] for entity in batch], np.float32)
+        entities.close()
+
+    def count(self) -> int:
+        (answer,) = self._client.query(
+            self._collection,
+            filter="",
+            output_fields=["count(*)"],
+            consistency_level="Strong",
+            timeout=self.options.timeout,
+        )
+        return int(answer["count(*)"])
+
+    def is_transient(self, error: Exception) -> bool:
+        import grpc
+
+        if isinstance(error, grpc.RpcError):
+            return True
+        if not isinstance(error, library("milvus").MilvusException):
+            return False
+        return isinstance(error.code, grpc.StatusCode) or error.code in _TRANSIENT_CODES
+
+
+def _document(document_id: DocumentId) -> str:
+    text = json.dumps(document_id, ensure_ascii=False)
+    if len(text.encode()) > _ID_BYTES:
+        raise ValueError(f"Milvus takes ids of up to {_ID_BYTES - 2} bytes, not {text[:60]}...")
+    return text
+
+
+def _filter(ids: Sequence[DocumentId]) -> str:
+    return f"key in {json.dumps([key_of(i) for i in ids])}"
+
+
+def _texts(document: str, row: bytes) -> dict[str, str]:
+    """Divide the bytes of a document among the fields."""
+    text = b64encode(row).decode()
+    if len(text) > _TEXT_BYTES * len(_ROW_FIELDS):
+        most = _TEXT_BYTES * len(_ROW_FIELDS) * 3 // 4
+        raise ValueError(
+            f"document {document} has {len(row):,} bytes of tokens or bases, and Milvus takes "
+            f"{most:,}: keep fewer with keep_bases=True instead of keep_tokens, or give tokens_of"
+        )
+    return {
+        name: text[i * _TEXT_BYTES : (i + 1) * _TEXT_BYTES] for i, name in enumerate(_ROW_FIELDS)
+    }
+
+
+def _products(
+    metric: str, values: NDArray[np.float32], norms: NDArray[np.float32], query_norm: float
+) -> NDArray[np.float32]:
+    """Turn cosines or squared distances into inner products."""
+    if metric == "COSINE":
+        return values * norms * np.float32(query_norm)
+    return (norms**2 + np.float32(query_norm**2) - values) * np.float32(0.5)

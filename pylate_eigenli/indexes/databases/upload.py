@@ -1,0 +1,152 @@
+"""Uploads: batches sized by bytes, several at a time, repeated when a server fails for a while."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import TracebackType
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+from typing_extensions import Self
+
+from ...errors import UploadError
+from ...storage import DocumentId
+from . import VectorServer
+
+# Servers refuse messages of more than 32 (Qdrant) or 64 MB (Milvus).
+BATCH_BYTES = 16 << 20
+MESSAGE_BYTES = 32 << 20
+_OVERHEAD = 256  # of a document: its key, its id and the names of its fields
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
+
+
+class Batch(NamedTuple):
+    """Documents on their way: ids, vectors (n, D) float32 and bytes for re-ranking, if any."""
+
+    ids: list[DocumentId]
+    vectors: NDArray[np.float32]
+    rows: list[bytes] | None
+
+
+def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
+    """Divide documents into batches of at most ``BATCH_BYTES``, of one document if need be.
+
+    Examples
+    --------
+    >>> documents = Batch(list(range(300)), np.zeros((300, 100_000), np.float32), None)
+    >>> [len(batch.ids) for batch in batches(documents, bytes_per_number=4)][:2]
+    [41, 41]
+    """
+    ids, vectors, rows = documents
+    costs = np.full(len(ids), _OVERHEAD + bytes_per_number * vectors.shape[1])
+    if rows is not None:
+        costs += [4 * -(-len(row) // 3) for row in rows]  # as base64
+    largest = int(np.argmax(costs)) if len(ids) else 0
+    if len(ids) and costs[largest] > MESSAGE_BYTES:
+        raise ValueError(
+            f"document {ids[largest]!r} takes {costs[largest] >> 20} MB, more than a server takes "
+            f"in one message, {MESSAGE_BYTES >> 20} MB"
+        )
+    begin = 0
+    while begin < len(ids):
+        fitting = int(np.searchsorted(np.cumsum(costs[begin:]), BATCH_BYTES, side="right"))
+        end = begin + max(fitting, 1)
+        yield Batch(ids[begin:end], vectors[begin:end], None if rows is None else rows[begin:end])
+        begin = end
+
+
+class Uploader:
+    """Sends documents to a server; leaving the ``with`` block waits until all have arrived.
+
+    At most one batch per worker is under way, so memory stays the same however much there is.
+
+    Parameters
+    ----------
+    server
+        The server.
+    progress
+        Counts the documents that the server has confirmed.
+    """
+
+    def __init__(self, server: VectorServer, progress: tqdm[NoReturn]) -> None:
+        self._server = server
+        self._progress = progress
+        self._workers = 1 if server.embedded else server.options.workers
+        self._pool = ThreadPoolExecutor(self._workers)
+        self._sent: deque[Future[int]] = deque()
+        self._stopping = threading.Event()  # when one batch has failed, others need not wait
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            while exception is None and self._sent:
+                self._confirm()
+        finally:
+            self._stopping.set()
+            self._pool.shutdown(cancel_futures=True)
+
+    def put(self, documents: Batch) -> None:
+        """Send documents; returns when at most one batch per worker is still under way."""
+        for batch in batches(documents, self._server.bytes_per_number):
+            if self._server.embedded:  # whose libraries want to stay in one thread
+                self._progress.update(self._send(batch))
+                continue
+            while len(self._sent) >= self._workers:
+                self._confirm()
+            self._sent.append(self._pool.submit(self._send, batch))
+
+    def _confirm(self) -> None:
+        self._progress.update(self._sent.popleft().result())
+
+    def _send(self, batch: Batch) -> int:
+        retries = self._server.options.retries
+        for attempt in range(retries + 1):
+            try:
+                self._server.upsert(batch.ids, batch.vectors, batch.rows)
+                break
+            except Exception as error:
+                if not self._server.is_transient(error) or self._stopping.is_set():
+                    raise
+                if attempt == retries:
+                    raise UploadError(
+                        f"{len(batch.ids)} documents from {batch.ids[0]!r} on could not be stored "
+                        f"in {retries + 1} attempts ({error}); add the same documents again to "
+                        "complete the upload"
+                    ) from error
+                self._stopping.wait(back_off(attempt))
+        return len(batch.ids)
+
+
+def back_off(attempt: int) -> float:
+    """Return the seconds to wait after a failed attempt, counted from 0.
+
+    Each time twice as long; workers that failed together do not come back together.
+    """
+    return min(_FIRST_DELAY * 2.0**attempt, _LONGEST_DELAY) * random.uniform(0.5, 1.0)
+
+
+def verify(server: VectorServer, ids: Sequence[DocumentId]) -> None:
+    """Refuse to call an upload done while the server does not hold all of its documents."""
+    if missing := server.missing(ids):
+        raise UploadError(
+            f"{len(missing)} of {len(ids)} documents did not arrive, the server counts "
+            f"{server.count()}; add these again: {listed(missing)}"
+        )
+
+
+def listed(ids: Sequence[DocumentId]) -> str:
+    """Return the first few ids for an error."""
+    return ", ".join(map(repr, ids[:5])) + (", ..." if len(ids) > 5 else "")

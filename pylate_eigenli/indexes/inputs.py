@@ -1,0 +1,115 @@
+"""What callers give an index, checked: documents in batches, subsets, numbers of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..storage import DocumentId, Snapshot
+from ..tokens import TokenBatch, collect, split_items
+
+
+def document_batches(
+    documents_ids: DocumentId | Iterable[DocumentId],
+    documents_embeddings: Any,
+    batch_size: int,
+    dim: int | None,
+    device: str | None,
+) -> tuple[int | None, Iterator[tuple[list[DocumentId], TokenBatch]]]:
+    """Return the number of documents, if it can be known, and their ids and tokens in batches."""
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be positive, got {batch_size}")
+    ids = several(documents_ids)
+    embeddings = split_items(documents_embeddings)
+    total = _common_length(ids, embeddings)
+    pairs = _pairs(iter(ids), iter(embeddings))
+    first = list(islice(pairs, batch_size))
+    if not first:
+        raise ValueError("no documents were given")
+    return total, _collected(first, pairs, dim, device)
+
+
+def several(documents_ids: DocumentId | Iterable[DocumentId]) -> Iterable[DocumentId]:
+    """Return ids, of which there may be only one, as an iterable."""
+    one = isinstance(documents_ids, (str, int, np.integer))
+    return [documents_ids] if one else documents_ids  # type: ignore[list-item, return-value]
+
+
+def _collected(
+    batch: list[tuple[DocumentId, Any]],
+    rest: Iterator[tuple[DocumentId, Any]],
+    dim: int | None,
+    device: str | None,
+) -> Iterator[tuple[list[DocumentId], TokenBatch]]:
+    """Yield the ids and tokens of a batch and of what follows it, in batches of that size."""
+    size = len(batch)
+    while batch:
+        ids = [document_id for document_id, _ in batch]
+        names = [f"document {document_id!r}" for document_id in ids]
+        tokens = collect([x for _, x in batch], dim=dim, device=device, names=names)
+        dim = tokens.dim
+        yield ids, tokens
+        batch = list(islice(rest, size))
+
+
+def _common_length(ids: Iterable[Any], embeddings: Iterable[Any]) -> int | None:
+    """Return the number of documents where it can be known; refuse two that differ."""
+    lengths = [len(x) if isinstance(x, Sized) else None for x in (ids, embeddings)]
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise ValueError(f"{lengths[0]} documents_ids for {lengths[1]} documents_embeddings")
+    return next((length for length in lengths if length is not None), None)
+
+
+def _pairs(
+    ids: Iterator[DocumentId], embeddings: Iterator[Any]
+) -> Iterator[tuple[DocumentId, Any]]:
+    """Pair ids with embeddings; refuse a different number of both, also of generators."""
+    missing = object()
+    for document_id in ids:
+        tokens = next(embeddings, missing)
+        if tokens is missing:
+            raise ValueError(f"document {document_id!r} has an id but no embeddings")
+        yield document_id, tokens
+    if next(embeddings, missing) is not missing:
+        raise ValueError("there are more documents_embeddings than documents_ids")
+
+
+def checked_k(k: int) -> int:
+    """Return the number of documents that a search is to return as a plain ``int``."""
+    if not isinstance(k, (int, np.integer)) or k < 1:
+        raise ValueError(f"k must be a positive integer, got {k!r}")
+    return int(k)
+
+
+def subset_per_query(
+    subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId], n_queries: int
+) -> list[Sequence[DocumentId]]:
+    """Return the ids that each query may choose from; one list, shared, if it is for all."""
+    if isinstance(subset, str):
+        raise TypeError(f"subset must be a list of ids, or one list per query, got {subset!r}")
+    items: list[Any] = list(subset)  # also of a set
+    per_query = len(items) > 0 and not isinstance(items[0], (str, int, np.integer))
+    if per_query and len(items) != n_queries:
+        raise ValueError(f"subset has {len(items)} lists for {n_queries} queries")
+    return items if per_query else [items] * n_queries
+
+
+def allowed_rows(
+    snapshot: Snapshot,
+    subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None,
+    n_queries: int,
+) -> list[NDArray[np.int64] | None] | None:
+    """Translate a subset to sorted global rows per query."""
+    if subset is None:
+        return None
+    located: dict[int, NDArray[np.int64]] = {}
+    groups = subset_per_query(subset, n_queries)
+    for ids in groups:
+        if id(ids) not in located:
+            rows = snapshot.locate(ids)
+            located[id(ids)] = np.unique(rows[rows >= 0])
+    return [located[id(ids)] for ids in groups]

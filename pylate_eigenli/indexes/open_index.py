@@ -1,0 +1,65 @@
+"""Indexes by their folder, of whichever kind they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from . import databases as servers
+from .eigenli import EigenLIIndex
+from ..storage.manifest import FILE_NAME, Manifest
+from .single_vector import EigenLISVIndex
+
+_KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
+    index.kind: index for index in (EigenLIIndex, EigenLISVIndex)
+}
+
+
+def holds_index(path: str | Path) -> bool:
+    """Return whether there is an index in a folder."""
+    return (Path(path) / FILE_NAME).is_file()
+
+
+def open_index(
+    path: str | Path,
+    *,
+    single_vector: bool | None = None,
+    override: bool = False,
+    show_progress: bool = False,
+    **settings: Any,
+) -> EigenLIIndex | EigenLISVIndex:
+    """Open the index in a folder, of whichever kind it is, or make one.
+
+    Parameters
+    ----------
+    path
+        The folder of the index itself.
+    single_vector
+        Whether it is an :class:`pylate_eigenli.EigenLISVIndex`. By default whatever it is, and
+        a new one is not.
+    override
+        Whether to empty the index if it already exists.
+    show_progress
+        Whether to show a progress bar while documents are added.
+    settings
+        Further options of the index, None for the default.
+    """
+    folder = Path(path).resolve()
+    meta = {} if override else Manifest.read(folder).meta
+    kind = meta.get("kind", "eigenli-sv" if single_vector else "eigenli")
+    if kind not in _KINDS:
+        raise ValueError(f"{folder} holds an index of the unknown kind {kind!r}")
+    if single_vector is not None and (_KINDS[kind] is EigenLISVIndex) != single_vector:
+        if single_vector:
+            raise ValueError(f"{folder} holds an index of subspaces, not of single vectors")
+        raise ValueError(f"{folder} holds an index of single vectors, not of subspaces")
+    given = {name: value for name, value in settings.items() if value is not None}
+    return _KINDS[kind](
+        str(folder.parent), folder.name, override=override, show_progress=show_progress, **given
+    )
+
+
+def is_served(settings: Mapping[str, Any]) -> bool:
+    """Return whether an index of such settings is kept by a server."""
+    return settings.get("backend") in servers.NAMES

@@ -1,0 +1,1 @@
+"""Models: texts and pages to token embeddings."""

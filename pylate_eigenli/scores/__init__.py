@@ -1,0 +1,1 @@
+"""EigenLI scores without an index: scoring, re-ranking, explaining and training."""

@@ -1,0 +1,223 @@
+"""The application: routes, errors, authorisation."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from .. import __version__
+from ..errors import IndexLockedError, UnknownDocumentError
+from .batching import Batcher, OverloadedError
+from .limits import BodyLimit
+from .page import confined, page
+from .reference import reference
+from .schemas import (
+    AddRequest,
+    ChangeResponse,
+    Health,
+    Info,
+    Problem,
+    RemoveRequest,
+    SearchRequest,
+    SearchResponse,
+    SpectrumRequest,
+    SpectrumResponse,
+)
+from .service import Service
+
+MAX_BODY_BYTES = 32 << 20
+_CHANGES_WAITING = 16  # each of them holds its body in memory
+
+_bearer = HTTPBearer(auto_error=False)
+
+_STATUS: dict[type[Exception], int] = {
+    ValueError: 400,
+    TypeError: 400,
+    UnknownDocumentError: 404,
+    IndexLockedError: 409,
+    OverloadedError: 429,
+}
+_MEANINGS = {
+    400: "The request does not fit the index.",
+    401: "A bearer token is needed.",
+    404: "A document is unknown; nothing was changed.",
+    409: "Another process is changing the index; try again.",
+    413: "The body is too large.",
+    422: "The request is not of the form described here.",
+    429: "Too many requests are waiting.",
+}
+
+
+def create_app(
+    service: Service,
+    *,
+    token: str | None = None,
+    allowed_hosts: Sequence[str] = ("*",),
+    max_body_bytes: int = MAX_BODY_BYTES,
+) -> FastAPI:
+    """Make the application for an index.
+
+    Parameters
+    ----------
+    service
+        The index; closed when the application shuts down.
+    token
+        Bearer token that all requests but those for the page and for ``/health`` must bring; None
+        for no such thing. Printable ASCII, because that is what headers carry.
+    allowed_hosts
+        Host names under which the server may be addressed. A server for this machine only should
+        name them, or web pages could reach it under a name of their own.
+    max_body_bytes
+        Size of a request's body, at most.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli.server.service import Service
+    >>> app = create_app(Service(tempfile.mkdtemp()), token="open sesame")
+    >>> sorted(app.openapi()["paths"])
+    ['/documents', '/health', '/info', '/search', '/spectrum']
+    """
+    if token is not None and not _is_token(token):
+        raise ValueError("the token must be of printable ASCII characters, and not be empty")
+    searching, changing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+    search_batched = Batcher(service.search, searching)
+    change: Batcher[Callable[[], ChangeResponse], ChangeResponse] = Batcher(
+        lambda changes: [make() for make in changes],
+        changing,
+        max_batch=1,
+        max_waiting=_CHANGES_WAITING,
+    )
+    html = page()
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        # What has begun is finished: a commit is never cut off.
+        changing.shutdown(wait=True)
+        searching.shutdown(wait=True)
+        service.close()
+
+    app = FastAPI(
+        title="EigenLI",
+        version=__version__,
+        description="Late-interaction search with one small subspace, or one vector, per document.",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
+    _report_errors(app)
+    guarded: Any = {
+        "dependencies": [] if token is None else [Depends(_authorised(token))],
+        "responses": {
+            status: {"model": Problem, "description": meaning}
+            for status, meaning in _MEANINGS.items()
+            if token is not None or status != 401
+        },
+    }
+    with_body: Any = {**guarded, "dependencies": [*guarded["dependencies"], Depends(_sent_as_json)]}
+
+    @app.get("/", include_in_schema=False)
+    async def root() -> HTMLResponse:
+        return html
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> HTMLResponse:
+        return confined(reference(app.openapi()))
+
+    @app.get("/health")
+    async def health() -> Health:
+        """Say that the server is up."""
+        return Health()
+
+    @app.get("/info", **guarded)
+    async def info() -> Info:
+        """Say what the index holds and how it was made."""
+        return await asyncio.get_running_loop().run_in_executor(searching, service.info)
+
+    @app.post("/search", **with_body)
+    async def search(request: SearchRequest) -> SearchResponse:
+        """Find the best documents for texts or for token embeddings."""
+        return await search_batched(request)
+
+    @app.post("/spectrum", **with_body)
+    def spectrum(request: SpectrumRequest) -> SpectrumResponse:
+        """Return the spectra of documents, without those whose tokens are not at hand."""
+        return service.spectra(request.ids)
+
+    @app.post("/documents", **with_body)
+    async def add(request: AddRequest) -> ChangeResponse:
+        """Add documents, in place of those with the same ids, all or none."""
+        return await change(partial(service.add, request.documents))
+
+    @app.delete("/documents", **with_body)
+    async def remove(request: RemoveRequest) -> ChangeResponse:
+        """Remove documents, all or none."""
+        return await change(partial(service.remove, request.ids))
+
+    return app
+
+
+def _sent_as_json(request: Request) -> None:
+    """Refuse a body that is not announced as JSON.
+
+    It is what curl -d sends, and what any web page may send to a server on this machine: some
+    versions of FastAPI read it all the same.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0]
+    if kind.strip().lower() != "application/json":
+        raise HTTPException(422, "send JSON with Content-Type: application/json")
+
+
+def _is_token(token: str) -> bool:
+    # What surrounds it is lost on the way, and of other letters nobody knows the bytes.
+    return token.isascii() and token.isprintable() and bool(token) and token == token.strip()
+
+
+def _authorised(token: str) -> Any:
+    """Return the dependency that refuses requests without the token."""
+
+    def check(
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    ) -> None:
+        given = "" if credentials is None else credentials.credentials
+        # In constant time, so that nobody can guess it letter by letter.
+        if not secrets.compare_digest(given.encode(), token.encode()):
+            raise HTTPException(401, "a valid token is needed", {"WWW-Authenticate": "Bearer"})
+
+    return check
+
+
+def _report_errors(app: FastAPI) -> None:
+    """Answer with one line that names the culprit."""
+
+    async def problem(_: Request, error: Exception) -> JSONResponse:
+        status = next(code for kind, code in _STATUS.items() if isinstance(error, kind))
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        return JSONResponse({"detail": lines[0]}, status)
+
+    async def invalid(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return JSONResponse({"detail": f"the body is not JSON: {first['ctx']['error']}"}, 422)
+        # Not the input itself, which may be huge or, as NaN, not even be JSON.
+        where = ".".join(str(part) for part in first["loc"])
+        return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
+
+    for kind in _STATUS:
+        app.add_exception_handler(kind, problem)
+    app.add_exception_handler(RequestValidationError, invalid)

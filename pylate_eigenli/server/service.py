@@ -1,0 +1,167 @@
+"""What the server does, without HTTP: searches in batches, changes one after the other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..corpus.hits import Answer
+from ..corpus.text_index import TextIndex
+from ..corpus.text_store import TextDocument
+from ..indexes.single_vector import EigenLISVIndex
+from .schemas import (
+    AnswerOut,
+    ChangeResponse,
+    DocumentIn,
+    HitOut,
+    Info,
+    SearchRequest,
+    SearchResponse,
+    Spectrum,
+    SpectrumResponse,
+)
+
+
+class Service:
+    """An index opened twice, for searching and for changing.
+
+    The one that searches moves on to the newest state only between batches, so that a request is
+    answered from one state however many steps that takes. Call :meth:`search` and :meth:`info`
+    from one thread, :meth:`add` and :meth:`remove` from one other thread, :meth:`spectra` from
+    any.
+
+    Parameters
+    ----------
+    path
+        The folder of an index.
+    model
+        Name or path of a PyLate model; by default the one the index was made with.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> with TextIndex(folder, k=2) as index:
+    ...     index.add([TextDocument("apple", "Apples are red.")], [[[1.0, 0.0, 0.0]]])
+    1
+    >>> service = Service(folder)
+    >>> service.add([DocumentIn(id="pear", text="Pears.", embeddings=[[0.0, 1.0, 0.0]])]).documents
+    2
+    >>> request = SearchRequest(queries_embeddings=[[[0.0, 1.0, 0.0]]], k=1)
+    >>> service.search([request])[0].results[0].hits[0].snippet
+    'Pears.'
+    >>> service.close()
+    """
+
+    def __init__(self, path: str | Path, model: str | None = None) -> None:
+        self._writer = TextIndex(path, model=model)
+        self._reader = self._writer.reopened()
+
+    def warm_up(self) -> None:
+        """Load the model, if there is one, and compile what searches need."""
+        if self._reader.model is not None:
+            self._reader.warm_up()
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self._reader.close()
+        self._writer.close()
+
+    def search(self, requests: Sequence[SearchRequest]) -> list[SearchResponse]:
+        """Answer requests, those with the same options in one search, from one state."""
+        self._reader.index.refresh()
+        groups: dict[object, list[int]] = {}
+        for i, request in enumerate(requests):
+            options = (request.k, request.rerank, request.n_candidates, request.explain)
+            groups.setdefault((*options, request.subset is None), []).append(i)
+        responses: dict[int, SearchResponse] = {}
+        for members in groups.values():
+            together = [requests[i] for i in members]
+            for i, response in zip(members, self._search_alike(together), strict=True):
+                responses[i] = response
+        return [responses[i] for i in range(len(requests))]
+
+    def _search_alike(self, requests: list[SearchRequest]) -> list[SearchResponse]:
+        first = requests[0]
+        queries = [query for request in requests for query in request.all_queries]
+        subset = None
+        if first.subset is not None:
+            subset = [r.subset or [] for r in requests for _ in r.all_queries]
+        begin = time.perf_counter()
+        answers = iter(
+            self._reader.search(
+                queries,
+                first.k,
+                subset=subset,
+                explain=first.explain,
+                rerank=first.rerank,
+                n_candidates=first.n_candidates,
+            )
+        )
+        milliseconds = (time.perf_counter() - begin) * 1e3
+        return [
+            SearchResponse(
+                results=[_answer(next(answers)) for _ in request.all_queries],
+                method=self._method(first.rerank),
+                milliseconds=round(milliseconds, 2),
+                generation=self._reader.index.generation,
+                documents=len(self._reader),
+            )
+            for request in requests
+        ]
+
+    def add(self, documents: Sequence[DocumentIn]) -> ChangeResponse:
+        """Add or replace documents in one step."""
+        self._writer.add(
+            [TextDocument(document.id, document.text, document.title) for document in documents],
+            [document.embeddings for document in documents],
+        )
+        return self._changed()
+
+    def remove(self, documents_ids: Sequence[str | int]) -> ChangeResponse:
+        """Remove documents in one step."""
+        self._writer.remove(documents_ids)
+        return self._changed()
+
+    def _changed(self) -> ChangeResponse:
+        return ChangeResponse(generation=self._writer.index.generation, documents=len(self._writer))
+
+    def spectra(self, documents_ids: Sequence[str | int]) -> SpectrumResponse:
+        """Return the spectra of those documents whose tokens are kept or can be made again."""
+        spectra = self._reader.spectra(documents_ids)
+        return SpectrumResponse(
+            k=self._reader.index.settings.k,
+            spectra=[Spectrum(id=i, eigenvalues=values.tolist()) for i, values in spectra.items()],
+        )
+
+    def info(self) -> Info:
+        """Return what the index holds now and how it was made."""
+        self._reader.index.refresh()
+        about = self._reader.about()
+        return Info(**about, method=self._method(None), maxsim=self._reader.keeps_tokens)
+
+    def _method(self, rerank: str | None) -> str:
+        index = self._reader.index
+        kept = f"k={index.settings.k}, {index.settings.dtype}"
+        if not isinstance(index, EigenLISVIndex):
+            return f"EigenLI, {kept}, exact search"
+        backend = index.settings.backend
+        how = "exact search" if backend == "exact" else backend
+        method = f"EigenLI single vectors, {kept}, {how}"
+        final = rerank or index.rerank
+        return method if final == "none" else f"{method}, re-ranked by {final}"
+
+
+def _answer(answer: Answer) -> AnswerOut:
+    hits = [
+        HitOut(
+            id=hit.id,
+            score=hit.score,
+            title=hit.title,
+            snippet=hit.snippet,
+            contributions=None if hit.contributions is None else hit.contributions.tolist(),
+        )
+        for hit in answer.hits
+    ]
+    return AnswerOut(tokens=answer.tokens, hits=hits)

@@ -1,0 +1,204 @@
+"""Look at the spectra of a collection: how many directions its documents have, and which k fits."""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..tokens import TokenBatch, collect, split_items
+
+_LONGEST = 8
+_BATCH = 64
+_ENOUGH = 0.8  # of the energy
+_FEW = 0.1  # of the documents
+_STEEP = 0.97  # of the energy: cutting there or weighing hardly differ
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What :func:`analyze` found.
+
+    Parameters
+    ----------
+    documents
+        Number of documents that were looked at, of all that were given.
+    dim
+        Dimension d of the token vectors.
+    tokens_per_document
+        Their mean number.
+    spectra
+        Eigenvalues of documents divided by their sum, descending. Shape: (documents, d).
+    longest
+        The same of the longest documents of all. Shape: (at most 8, d).
+    effective_rank
+        Mean of exp(entropy of the spectrum): of an even spectrum of r directions it is r.
+    anisotropy
+        Mean cosine of two tokens, whatever documents they are from.
+    mean
+        The mean token. Shape: (d,).
+    energy
+        By k, the mean share of the energy that the first k directions hold.
+    shorter
+        By k, the share of documents with fewer than k tokens.
+    k, filter
+        What we recommend, to begin with.
+    reason
+        Why.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from pylate_eigenli import analyze
+    >>> found = analyze([torch.eye(8)[:4], torch.eye(8)[4:]])
+    >>> found.documents, round(found.effective_rank, 3)
+    (2, 4.0)
+    """
+
+    documents: int
+    dim: int
+    tokens_per_document: float
+    spectra: NDArray[np.float64]
+    longest: NDArray[np.float64]
+    effective_rank: float
+    anisotropy: float
+    mean: NDArray[np.float64]
+    energy: dict[int, float]
+    shorter: dict[int, float]
+    k: int
+    filter: str
+    reason: str
+
+    def plot(self, path: str | os.PathLike[str]) -> None:
+        """Draw the spectra of the longest and of random documents, as the suffix of path says."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise ImportError(
+                'plots need matplotlib: pip install "pylate-eigenli[plot]"'
+            ) from error
+        figure = Figure(figsize=(8, 3.2), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
+        at = np.arange(1, self.dim + 1)
+        for axis, title, spectra in (
+            (axes[0], "longest documents", self.longest),
+            (axes[1], "random documents", self.spectra[:_LONGEST]),
+        ):
+            for spectrum in spectra:
+                # Zeros have no place on a logarithmic axis: the line ends with the rank.
+                axis.semilogy(at, np.where(spectrum > 1e-9, spectrum, np.nan), lw=0.8, alpha=0.7)
+            axis.semilogy(at, np.maximum(self.spectra.mean(0), 1e-9), "k--", lw=1.5, label="mean")
+            axis.axvline(self.k, color="grey", lw=0.8, ls=":", label=f"k = {self.k}")
+            axis.set(title=title, xlabel="direction", ylim=(1e-5, 1))
+            axis.legend()
+        axes[0].set_ylabel("share of the energy")
+        figure.savefig(path, dpi=150)
+
+
+def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Analysis:
+    """Look at the spectra of a collection and recommend a k and a filter.
+
+    Parameters
+    ----------
+    documents_embeddings
+        Token embeddings, read once: an iterable (also a generator) of (tokens, d) arrays or
+        tensors, or a padded 3-D batch.
+    sample
+        Number of documents to look at, drawn from all.
+    seed
+        Seeds the draw.
+
+    Examples
+    --------
+    >>> import torch
+    >>> documents = [torch.nn.functional.normalize(torch.randn(40, 16)) for _ in range(20)]
+    >>> found = analyze(documents)
+    >>> found.dim, found.energy[16]
+    (16, 1.0)
+    """
+    if sample < 1:
+        raise ValueError(f"sample must be positive, got {sample}")
+    drawn, longest = _draw(split_items(documents_embeddings), sample, seed)
+    if not drawn:
+        raise ValueError("no documents were given")
+    batch = collect(drawn, device="cpu")
+    spectra = _spectra(batch)
+    d = batch.dim
+    ks = sorted({2**i for i in range(3, d.bit_length()) if 2**i < d} | {max(d // 2, 1), d})
+    held = np.cumsum(spectra, axis=1).mean(0)
+    energy = {k: min(float(held[k - 1]), 1.0) for k in ks}
+    shorter = {k: float((batch.lengths < k).mean()) for k in ks}
+    entropy = -(spectra * np.log(np.where(spectra > 0, spectra, 1))).sum(1)
+    k, filter, reason = _recommend(energy, shorter, d)
+    return Analysis(
+        documents=len(batch),
+        dim=d,
+        tokens_per_document=float(batch.lengths.mean()),
+        spectra=spectra,
+        longest=_spectra(collect(longest, dim=d, device="cpu")),
+        effective_rank=float(np.exp(entropy).mean()),
+        anisotropy=_anisotropy(batch.tokens),
+        mean=batch.tokens.double().mean(0).numpy(),
+        energy=energy,
+        shorter=shorter,
+        k=k,
+        filter=filter,
+        reason=reason,
+    )
+
+
+def _draw(documents: Iterable[Any], sample: int, seed: int) -> tuple[list[Any], list[Any]]:
+    """Return a uniform sample of the documents, and the longest ones, the longest first."""
+    random = np.random.default_rng(seed)
+    drawn: list[Any] = []
+    longest: list[tuple[int, int, Any]] = []  # a heap; the number breaks ties
+    for number, document in enumerate(documents):
+        if number < sample:
+            drawn.append(document)
+        elif (slot := int(random.integers(number + 1))) < sample:
+            drawn[slot] = document
+        entry = (len(document), -number, document)
+        if len(longest) < _LONGEST:
+            heapq.heappush(longest, entry)
+        elif entry[:2] > longest[0][:2]:
+            heapq.heapreplace(longest, entry)
+    return drawn, [document for *_, document in sorted(longest, key=lambda e: e[:2], reverse=True)]
+
+
+def _spectra(batch: TokenBatch) -> NDArray[np.float64]:
+    """Return the eigenvalues of documents divided by their sum, descending. Shape: (n, d)."""
+    items = list(batch)
+    parts = []
+    for begin in range(0, len(items), _BATCH):
+        moments = torch.stack([x.mT @ x for x in items[begin : begin + _BATCH]])
+        parts.append(torch.linalg.eigvalsh(moments.double()).flip(-1).clamp_min(0))
+    values = torch.cat(parts).numpy()
+    return np.asarray(values / values.sum(1, keepdims=True))
+
+
+def _anisotropy(tokens: Tensor) -> float:
+    """Return the mean cosine of two different tokens."""
+    unit = torch.nn.functional.normalize(tokens.double())
+    n = len(unit)
+    if n < 2:
+        return 1.0
+    return float((unit.sum(0).square().sum() - n) / (n * (n - 1)))
+
+
+def _recommend(energy: dict[int, float], shorter: dict[int, float], d: int) -> tuple[int, str, str]:
+    """Return k, filter and reason."""
+    k = next((k for k in energy if energy[k] >= _ENOUGH and 2 * k <= d), max(d // 2, 1))
+    held, short = energy[k], shorter[k]
+    why = f"{k} directions hold {held:.0%} of the energy"
+    if held >= _STEEP and short <= _FEW:
+        return k, "hard", f"{why}, so that a cut there loses little"
+    if short > _FEW:
+        return k, "soft", f"{why}; {short:.0%} of the documents are shorter than that"
+    return k, "soft", f"{why}: weights keep what a cut would make arbitrary"

@@ -1,0 +1,292 @@
+"""Spectral filters: which directions of a document count, and how much.
+
+The paper keeps the first k eigenvectors and forgets the rest, whatever the eigenvalues. A filter
+turns eigenvalues into weights instead: the document's matrix becomes F = sum_j f_j w_j w_j', and
+its score of a query sum_ij f_j <q_i, w_j>^2. Directions that are not kept, because there are more
+than k or because the document has no more, all get the same weight, the filter's *rest*, which
+costs one scalar per document (see :mod:`pylate_eigenli.spectral.subspace`).
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeAlias, runtime_checkable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..tokens import TokenBatch
+
+Weights: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Spectra:
+    """The leading eigenvalues of some documents.
+
+    Parameters
+    ----------
+    eigenvalues
+        Descending, anything beyond the rank. Shape: (n, k).
+    ranks
+        Number of directions that there are, at most k. Shape: (n,), int64.
+    tokens
+        The documents.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> tokens = collect([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
+    >>> Spectra(torch.tensor([[2.0, 1.0]]), np.array([2]), tokens).shares.round(2).tolist()
+    [[0.67, 0.33]]
+    """
+
+    eigenvalues: Tensor
+    ranks: NDArray[np.int64]
+    tokens: TokenBatch
+
+    def __len__(self) -> int:
+        return self.eigenvalues.shape[0]
+
+    @property
+    def k(self) -> int:
+        """The number of directions asked for."""
+        return self.eigenvalues.shape[1]
+
+    @property
+    def dim(self) -> int:
+        """Dimension d of the tokens."""
+        return self.tokens.dim
+
+    @cached_property
+    def shares(self) -> Weights:
+        """Eigenvalues divided by the trace, zero beyond the rank. Shape: (n, k), float64."""
+        squares = torch.linalg.vector_norm(self.tokens.tokens, dim=1).double().square()
+        traces = np.add.reduceat(squares.cpu().numpy(), self.tokens.offsets[:-1])
+        values = self.eigenvalues.double().cpu().numpy()
+        within = np.arange(self.k) < self.ranks[:, None]
+        # Tokens that cancel out when they are centred leave no energy and no directions.
+        return np.where(within, values, 0) / np.where(traces > 0, traces, 1)[:, None]
+
+
+@runtime_checkable
+class SpectralFilter(Protocol):
+    """Turns eigenvalues into weights. ``str(filter)`` is what :func:`as_filter` reads.
+
+    Examples
+    --------
+    >>> isinstance(as_filter("soft(0.1)"), SpectralFilter)
+    True
+    """
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        """Return how many directions to keep, at most the rank. Shape: (n,)."""
+
+    def weights(self, spectra: Spectra) -> Weights:
+        """Return the weights of the directions, in (0, 1]. Shape: (n, k)."""
+
+    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
+        """Return the weight of each of the d - kept other directions. Shape: (n,)."""
+
+
+@dataclass(frozen=True)
+class Hard:
+    """The paper's: the first k directions count fully.
+
+    A document that has only r < k directions is given the expectation over all ways to complete
+    it: of the k - r it lacks, each of the d - r other directions is one with equal probability.
+
+    Examples
+    --------
+    >>> from pylate_eigenli import compress
+    >>> document = [[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]]
+    >>> compress([document], k=2, filter=Hard()).weights.tolist()
+    [1.0, 1.0]
+    """
+
+    def __str__(self) -> str:
+        return "hard"
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        return spectra.ranks
+
+    def weights(self, spectra: Spectra) -> Weights:
+        return np.ones((len(spectra), spectra.k))
+
+    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
+        # Full rank lacks nothing, so the denominator only has to be non-zero there.
+        return np.asarray((spectra.k - kept) / np.maximum(spectra.dim - kept, 1))
+
+
+class Saturating(ABC):
+    """A direction with the share x of the energy gets the weight x / (x + threshold).
+
+    The other directions get the weight of an equal part of the energy that is left. With all
+    directions kept, the document's matrix is M (M + t I)^-1, t being the threshold times the trace
+    of the moment M: see :mod:`pylate_eigenli.vectors.soft`.
+
+    Examples
+    --------
+    >>> isinstance(as_filter("soft"), Saturating), isinstance(as_filter("hard"), Saturating)
+    (True, False)
+    """
+
+    @abstractmethod
+    def thresholds(self, documents: TokenBatch) -> Weights:
+        """Return for each document the share of its energy that gets weight 1/2. Shape: (n,)."""
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        return spectra.ranks
+
+    def weights(self, spectra: Spectra) -> Weights:
+        thresholds = self.thresholds(spectra.tokens)[:, None]
+        return np.asarray(spectra.shares / (spectra.shares + thresholds))
+
+    def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
+        left = 1 - spectra.shares.sum(1)
+        # As little as that is what rounding makes of nothing.
+        noise = spectra.dim * torch.finfo(spectra.tokens.tokens.dtype).eps
+        left = np.where(left > noise, left, 0)
+        each = left / np.maximum(spectra.dim - kept, 1)
+        return np.asarray(each / (each + self.thresholds(spectra.tokens)))
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not 0 < value < np.inf:
+        raise ValueError(f"{name} must be positive, got {value!r}")
+
+
+@dataclass(frozen=True)
+class Soft(Saturating):
+    """Directions count by their share of the document's energy.
+
+    Parameters
+    ----------
+    tau
+        The share that gets weight 1/2. By default 1 / d, that of an even spectrum.
+
+    Examples
+    --------
+    >>> from pylate_eigenli import compress
+    >>> document = [[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]]
+    >>> [round(weight, 2) for weight in compress([document], k=2, filter=Soft()).weights.tolist()]
+    [0.73, 0.23]
+    >>> str(Soft(0.1))
+    'soft(0.1)'
+    """
+
+    tau: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.tau is not None:
+            _check_positive("tau", self.tau)
+
+    def __str__(self) -> str:
+        return "soft" if self.tau is None else f"soft({self.tau!r})"
+
+    def thresholds(self, documents: TokenBatch) -> Weights:
+        return np.full(len(documents), 1 / documents.dim if self.tau is None else self.tau)
+
+
+@dataclass(frozen=True)
+class Ridge(Saturating):
+    """Directions count by how many tokens they hold: the energy of n tokens gets n / (n + t).
+
+    Shares of short documents are large, however little they say: of 25 tokens, each has its 1/25.
+    Counting in tokens is fair to them, and needs no constant that depends on d.
+
+    Parameters
+    ----------
+    tokens
+        The number t of tokens whose energy gets weight 1/2.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> Ridge().thresholds(collect([np.eye(2, 8), np.eye(5, 8)]))
+    array([0.5, 0.2])
+    """
+
+    tokens: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_positive("the number of tokens", self.tokens)
+
+    def __str__(self) -> str:
+        return "ridge" if self.tokens == 1 else f"ridge({self.tokens!r})"
+
+    def thresholds(self, documents: TokenBatch) -> Weights:
+        return np.asarray(self.tokens / documents.lengths)
+
+
+@dataclass(frozen=True)
+class Energy(Hard):
+    """As many directions as hold a share of the energy, at most k; they count fully.
+
+    Parameters
+    ----------
+    share
+        The share, in (0, 1].
+
+    Examples
+    --------
+    >>> from pylate_eigenli import compress
+    >>> document = [[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]]
+    >>> compress([document], k=2, filter=Energy(0.8)).ranks.tolist()
+    [1]
+    """
+
+    share: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"the share of the energy must be in (0, 1], got {self.share!r}")
+
+    def __str__(self) -> str:
+        return f"energy({self.share!r})"
+
+    def kept(self, spectra: Spectra) -> NDArray[np.int64]:
+        short = np.cumsum(spectra.shares, axis=1) < self.share
+        return np.asarray(np.minimum(short.sum(1) + 1, spectra.ranks))
+
+
+def as_filter(choice: str | SpectralFilter) -> SpectralFilter:
+    """Return the filter of a name: ``hard``, ``soft``, ``soft(0.01)``, ``ridge`` or ``energy(0.9)``.
+
+    Examples
+    --------
+    >>> as_filter("soft(0.01)")
+    Soft(tau=0.01)
+    >>> str(as_filter("energy"))
+    'energy(0.9)'
+    """
+    if not isinstance(choice, str):
+        if isinstance(choice, SpectralFilter):
+            return choice
+        raise TypeError(f"filter must be a name or a spectral filter, not {choice!r}")
+    match = re.fullmatch(rf"({'|'.join(_FILTERS)})(?:\(([-+.\w]+)\))?", choice)
+    try:
+        number = float(match[2]) if match and match[2] else None
+    except ValueError:
+        match = None
+    if match is None or (match[1] == "hard" and match[2]):
+        raise ValueError(
+            "filter must be hard, soft, soft(<tau>), ridge, ridge(<tokens>) or energy(<share>), "
+            f"got {choice!r}"
+        )
+    make = _FILTERS[match[1]]
+    return make() if number is None else make(number)
+
+
+_FILTERS: dict[str, Callable[..., SpectralFilter]] = {
+    "hard": Hard,
+    "soft": Soft,
+    "ridge": Ridge,
+    "energy": Energy,
+}

@@ -1,0 +1,206 @@
+"""Top eigenpairs of a document's second moment, compiled for one CPU core per document.
+
+LAPACK computes all d eigenvectors of each d x d matrix, although a document keeps only the
+first k, and spends most of the time of such small matrices between its building blocks.
+This solver does just what is needed, in one compiled loop without the interpreter lock:
+
+1. the moment X'X, or the smaller Gram matrix XX' for a document with fewer tokens than dimensions
+   (:mod:`~pylate_eigenli.spectral.kernels.moments`);
+2. its reduction to tridiagonal form (:mod:`~pylate_eigenli.spectral.kernels.householder`);
+3. the k largest eigenpairs of that (:mod:`~pylate_eigenli.spectral.kernels.tridiagonal`);
+4. their vectors brought back, and out of the space of tokens if that is where they are.
+
+Eigenvectors of (nearly) equal eigenvalues may come out not orthogonal. That is checked for every
+document, and the few that fail are left to LAPACK by the caller (:mod:`pylate_eigenli.spectral.subspace`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from .householder import dot, reflect_back, tridiagonalise
+from .moments import BLOCK, gram, in_whole_lanes, padded, second_moment
+from .simd import LANES, load, splat, store
+from .tridiagonal import eigenvectors, largest_eigenvalues
+
+_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+
+_ORTHOGONALITY = np.float32(1e-6)  # largest inner product accepted between two unit eigenvectors
+_OVERLAP = np.float32(0.1)  # largest one taken out of them; beyond, they may be one and the same
+_NEGLIGIBLE = 1e-18  # components of unit vectors; their products would be subnormal, which is slow
+
+
+@_jit
+def _subtract(row: Any, scale: Any, x: Any) -> None:
+    for c in range(0, row.shape[0], LANES):
+        store(row, c, load(row, c) - splat(scale) * load(x, c))
+
+
+@_jit
+def _normalise(row: Any) -> None:
+    scale = splat(np.float32(1 / math.sqrt(dot(row, row, 0, row.shape[0]))))
+    for c in range(0, row.shape[0], LANES):
+        store(row, c, load(row, c) * scale)
+
+
+@_jit
+def _orthonormalise(z: Any, rank: int) -> bool:
+    """Make the first rows of z orthonormal; return False where that cannot be done.
+
+    Vectors of close eigenvalues may overlap a little. Taking the overlap out of the later one only
+    mixes in more of an eigenvector of nearly the same eigenvalue.
+    """
+    for r in range(rank):
+        changed = False
+        for s in range(r):
+            overlap = dot(z[r], z[s], 0, z.shape[1])
+            if not abs(overlap) <= _OVERLAP:
+                return False
+            if abs(overlap) > _ORTHOGONALITY:
+                _subtract(z[r], overlap, z[s])
+                changed = True
+        if changed:
+            _normalise(z[r])
+    return True
+
+
+@_jit
+def _lift(x: Any, z: Any, rank: int, out: Any) -> None:
+    """Map eigenvectors of XX' to those of X'X: w = X'z, orthonormalised.
+
+    Scaling a short X'z to unit length magnifies what is left of the larger directions in z;
+    one Gram-Schmidt pass, largest first, takes it out.
+    """
+    m, d = x.shape
+    none = splat(np.float32(0))
+    for r in range(0, rank, 4):
+        z0, z1, z2, z3 = z[r], z[r + 1], z[r + 2], z[r + 3]
+        for c in range(0, d, LANES):
+            s0 = s1 = s2 = s3 = none
+            for t in range(m):
+                y = load(x[t], c)
+                s0, s1 = s0 + splat(z0[t]) * y, s1 + splat(z1[t]) * y
+                s2, s3 = s2 + splat(z2[t]) * y, s3 + splat(z3[t]) * y
+            store(out[r], c, s0)
+            store(out[r + 1], c, s1)
+            store(out[r + 2], c, s2)
+            store(out[r + 3], c, s3)
+    for r in range(rank):
+        for s in range(r):
+            _subtract(out[r], dot(out[r], out[s], 0, out.shape[1]), out[s])
+        _normalise(out[r])
+
+
+@_jit
+def orient(w: Any, rank: int) -> None:
+    """Choose each row's sign so that its largest component is positive: same input, same bytes."""
+    for r in range(rank):
+        row = w[r]
+        high, low = row[0], row[0]
+        for j in range(row.shape[0]):
+            high, low = max(high, row[j]), min(low, row[j])
+        flip = -low > high
+        if -low == high:  # the first of both decides
+            for j in range(row.shape[0]):
+                if abs(row[j]) == high:
+                    flip = row[j] < 0
+                    break
+        if flip:
+            for j in range(row.shape[0]):
+                row[j] = -row[j]
+
+
+@_jit
+def solve(
+    tokens: Any, offsets: Any, k: int, tolerances: Any, bases: Any, values: Any, ranks: Any
+) -> None:
+    """Find the leading eigenpairs of the second moments of a batch of documents.
+
+    Parameters
+    ----------
+    tokens
+        Token vectors of all documents, one after the other. Shape: (tokens, d), float32.
+    offsets
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``, at least one.
+        Shape: (documents + 1,).
+    k
+        Number of directions to look for, at most d.
+    tolerances
+        An eigenvalue below this share of the document's largest counts as zero.
+        Shape: (documents,), float64.
+    bases
+        Receives the eigenvectors, rows beyond the rank untouched. Shape: (documents, k, d).
+    values
+        Receives the eigenvalues, descending. Shape: (documents, k), float64.
+    ranks
+        Receives the number of directions found, or -1 where the vectors could not be told
+        apart and another solver has to be asked. Shape: (documents,).
+    """
+    d = tokens.shape[1]
+    size, wide = padded(d, BLOCK), padded(k, LANES)
+    longest = 0
+    for document in range(offsets.shape[0] - 1):
+        m = offsets[document + 1] - offsets[document]
+        if m < d or size > d:
+            longest = max(longest, m)
+    buffer = np.empty((padded(longest, LANES), size), np.float32)
+    matrix = np.empty(size * size, np.float32)
+    reflections = np.empty(size * size, np.float32)
+    tau = np.empty(size, np.float32)
+    diagonal = np.empty(size, np.float64)
+    off = np.empty(size, np.float64)
+    start = np.empty(k, np.float64)
+    settled = np.empty(k, np.bool_)
+    z = np.empty((size, wide), np.float64)
+    rotated = np.empty(wide * size, np.float32)
+    lifted = np.empty((wide, size), np.float32)
+    for document in range(offsets.shape[0] - 1):
+        x = tokens[offsets[document] : offsets[document + 1]]
+        m = x.shape[0]
+        dual = m < d
+        n = m if dual else d
+        wanted = min(k, n)
+        if dual or size > d:
+            x = in_whole_lanes(x, buffer)
+        side = padded(m, LANES) if dual else size
+        a = matrix[: side * side].reshape(side, side)
+        if dual:
+            gram(x, a)
+        else:
+            second_moment(x, a)
+        v = reflections[: side * side].reshape(side, side)
+        tridiagonalise(a, n, diagonal, off, v, tau)
+        width = largest_eigenvalues(diagonal[:n], off, wanted, start)
+        found = values[document, :wanted]
+        found[:] = start[:wanted]
+        eigenvectors(diagonal[:n], off, found, settled, z)
+        rank = 0
+        while rank < wanted and found[rank] > tolerances[document] * found[0]:
+            rank += 1
+        # No direction at all: the squares of huge tokens have overflowed.
+        sound = rank > 0
+        for r in range(rank):
+            sound = sound and settled[r] and abs(found[r] - start[r]) <= 8 * width
+        rows = padded(rank, 4)
+        back = rotated[: rows * side].reshape(rows, side)
+        back[:] = 0
+        for i in range(n):
+            for r in range(rank):
+                if abs(z[i, r]) > _NEGLIGIBLE:
+                    back[r, i] = z[i, r]
+        if not (sound and _orthonormalise(back, rank)):
+            ranks[document] = -1
+            continue
+        ranks[document] = rank
+        reflect_back(v, tau, n, back)
+        basis = bases[document]
+        if dual:
+            _lift(x, back, rank, lifted)
+            basis[:rank] = lifted[:rank, :d]
+        else:
+            basis[:rank] = back[:rank, :d]
+        orient(basis, rank)

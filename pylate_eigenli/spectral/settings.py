@@ -1,0 +1,144 @@
+"""What both kinds of index are made with: how tokens become subspaces, and queries meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from typing_extensions import Self
+
+from ..tokens import TokenBatch
+from .filters import SpectralFilter, as_filter
+from .subspace import ShortDocuments, Subspaces, check_k, check_short_documents, subspaces_of
+
+Preset = Literal["paper", "plus"]
+Centering = Literal["none", "both", "documents"]
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "paper": {"filter": "hard", "idf": 0.0, "background": 0.0},
+        "plus": {"filter": "ridge", "idf": 0.4, "background": 0.75},
+    }
+)
+
+
+_OF_SEARCHES = ("idf", "background")
+
+
+@dataclass(frozen=True)
+class SpectralSettings:
+    """Kept in the manifest of an index and fixed from its first document on.
+
+    ``idf`` and ``background`` are only what a search does that does not say otherwise, nor whoever
+    has opened the index.
+    """
+
+    k: int = 32
+    short_documents: ShortDocuments = "fill"
+    filter: str = "hard"
+    centering: Centering = "none"
+    corpus_mean: tuple[float, ...] | None = None
+    idf: float = 0.0
+    background: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_k(self.k, None)
+        # Numbers of NumPy, and a list, are made what JSON and comparisons know.
+        mean = None if self.corpus_mean is None else tuple(map(float, self.corpus_mean))
+        numbers = {"k": int(self.k), "idf": float(self.idf), "background": float(self.background)}
+        for name, value in {**numbers, "corpus_mean": mean}.items():
+            object.__setattr__(self, name, value)
+        if not np.isfinite(mean or 0).all():
+            raise ValueError("corpus_mean contains NaN or infinite values")
+        check_short_documents(self.short_documents)
+        as_filter(self.filter)
+        check_choice("centering", self.centering, get_args(Centering))
+        check_query_options(self.idf, self.background)
+
+    def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
+        """Return the settings of an index that exists, for somebody who opens it.
+
+        What only searches depend on is theirs to choose; the rest has to be as it was made.
+
+        Parameters
+        ----------
+        wanted
+            What they ask for, by name.
+        where
+            What to call the index in errors.
+        """
+        chosen = {}
+        for name, value in wanted.items():
+            if name in _OF_SEARCHES:
+                chosen[name] = value
+            else:
+                check_unchanged(where, name, getattr(self, name), value)
+        return replace(self, **chosen)
+
+    def subspaces(self, documents: TokenBatch) -> Subspaces:
+        """Return the subspaces of documents."""
+        tokens = self.centred(documents)
+        return subspaces_of(tokens, self.k, self.short_documents, as_filter(self.filter))
+
+    def centred(self, documents: TokenBatch) -> TokenBatch:
+        """Return documents as their subspaces are made of them."""
+        documents = self._without_mean(documents)
+        return documents if self.centering == "none" else documents.centred()
+
+    def centred_queries(self, queries: TokenBatch) -> TokenBatch:
+        """Return queries as they are compared with subspaces."""
+        queries = self._without_mean(queries)
+        return queries.centred() if self.centering == "both" else queries
+
+    def _without_mean(self, batch: TokenBatch) -> TokenBatch:
+        if self.corpus_mean is None:
+            return batch
+        if len(self.corpus_mean) != batch.dim:
+            raise ValueError(
+                f"corpus_mean has {len(self.corpus_mean)} dimensions, tokens have {batch.dim}"
+            )
+        mean = torch.tensor(self.corpus_mean, dtype=batch.tokens.dtype, device=batch.tokens.device)
+        return TokenBatch(batch.tokens - mean, batch.offsets)
+
+
+def check_unchanged(where: object, name: str, made: object, value: object) -> None:
+    """Refuse another value than the one that an index was made with."""
+    if made != value:
+        raise ValueError(
+            f"{where} was made with {name}={made!r}, not {value!r}; leave {name} out to use it as "
+            "it is, or start again with override=True (--override)"
+        )
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_query_options(idf: float, background: float) -> None:
+    """Refuse exponents and shares that make no sense."""
+    if not 0 <= idf <= 2:
+        raise ValueError(f"idf must be between 0 and 2, got {idf!r}")
+    if not 0 <= background <= 1:
+        raise ValueError(f"background must be between 0 and 1, got {background!r}")
+
+
+def with_preset(
+    preset: Preset | None, filter: str | SpectralFilter | None, **given: Any
+) -> dict[str, Any]:
+    """Return the settings given, those left out (None) as the preset has them."""
+    chosen: dict[str, Any] = {}
+    if preset is not None:
+        check_choice("preset", preset, tuple(PRESETS))
+        chosen.update(PRESETS[preset])
+    given["filter"] = None if filter is None else str(as_filter(filter))
+    mean = given.get("corpus_mean")
+    if mean is not None:
+        given["corpus_mean"] = tuple(torch.as_tensor(mean).detach().double().ravel().tolist())
+    chosen.update({name: value for name, value in given.items() if value is not None})
+    return chosen

@@ -1,0 +1,273 @@
+"""From tokens to subspaces: the top eigenvectors of every document's second moment.
+
+A document of token vectors d_1..d_m is represented by the orthonormal eigenvectors w_1..w_k of
+M = sum_i d_i d_i' with the largest eigenvalues, and scores a query q_1..q_n by how much of it lies
+in their span: sum_i sum_j <q_i, w_j>^2.
+
+A document of r < k independent tokens has only r such directions. Whatever an eigensolver returns
+beyond them is an arbitrary basis of the null space; it is never kept. But a smaller subspace also
+catches less of any query, so short documents would lose for being short. By default their missing
+k - r directions are replaced by the expectation over all possible ones: of the query mass outside
+the subspace a share (k - r) / (d - r) is credited, one scalar per document (the *floor*)::
+
+    score = (1 - floor) * sum_ij weight_j <q_i, w_j>^2  +  floor * sum_i |q_i|^2
+
+All weights are 1 unless a spectral filter (:mod:`pylate_eigenli.spectral.filters`) says otherwise. They are
+stored and scored as the lengths of *rows* sqrt(weight_j) w_j, so that nothing behind this module
+has to know of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..tokens import TokenBatch, collect
+from .filters import Hard, Spectra, SpectralFilter, as_filter
+from .kernels.eigensolver import orient, solve
+from .kernels.moments import TOKENS_PER_PART
+from .kernels.threads import for_ranges
+
+ShortDocuments = Literal["fill", "truncate"]
+
+_DOCUMENTS_PER_TASK = 16
+# Eigenvalues below this share of the largest, in units of the precision, are not told from zero:
+# where there should be none, there are up to 2 of them, and 12 for thousands of equal tokens.
+_NOISE = 64
+
+
+@dataclass(frozen=True)
+class Subspaces:
+    """Orthonormal bases of a batch of documents, one after the other.
+
+    Parameters
+    ----------
+    bases
+        Unit rows; those of one document are orthogonal, by descending eigenvalue.
+        Shape: (directions of all documents, d).
+    offsets
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,), int64.
+    eigenvalues
+        Shape: (directions,).
+    weights
+        How much each direction counts beyond the floor, in [0, 1]. Shape: (directions,).
+    floors
+        Share of the query mass outside the subspace that a document is credited with.
+        Shape: (documents,).
+
+    Examples
+    --------
+    >>> subspaces = compress([torch.eye(4)[:3], torch.eye(4)], k=2)
+    >>> len(subspaces), subspaces[1].shape
+    (2, torch.Size([2, 4]))
+    """
+
+    bases: Tensor
+    offsets: np.ndarray[Any, np.dtype[np.int64]]
+    eigenvalues: Tensor
+    weights: Tensor
+    floors: Tensor
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, i: int) -> Tensor:
+        """Return the basis of document i. Shape: (rank, d)."""
+        i = range(len(self))[i]
+        return self.bases[int(self.offsets[i]) : int(self.offsets[i + 1])]
+
+    @property
+    def ranks(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> Tensor:
+        """What is stored and scored: sqrt(weight_j) w_j. Shape: (directions, d)."""
+        return self.bases * self.weights.sqrt()[:, None]
+
+
+def compress(
+    documents_embeddings: Any,
+    k: int = 32,
+    *,
+    short_documents: ShortDocuments = "fill",
+    filter: str | SpectralFilter = "hard",
+    mask: Any = None,
+    dtype: torch.dtype = torch.float32,
+    device: str | torch.device | None = None,
+) -> Subspaces:
+    """Compress documents given as token embeddings to subspaces of at most k dimensions.
+
+    Parameters
+    ----------
+    documents_embeddings
+        A list of (tokens, d) arrays, tensors or nested lists, or a padded 3-D batch.
+    k
+        Number of directions to keep per document, at most d.
+    short_documents
+        What a document of rank r < k gets for the directions it lacks: ``"fill"`` credits their
+        expected share of a query, ``"truncate"`` nothing.
+    filter
+        How much the directions count: ``"hard"``, ``"soft"``, ``"soft(<tau>)"``, ``"ridge"``,
+        ``"ridge(<tokens>)"``, ``"energy(<share>)"``, or a filter of :mod:`pylate_eigenli.spectral.filters`.
+    mask
+        Tokens to keep. Shape: (documents, tokens), only for padded embeddings.
+    dtype
+        ``torch.float32`` or ``torch.float64``: what to compute in.
+    device
+        Where to compute. By default where the embeddings are.
+
+    Examples
+    --------
+    >>> import torch
+    >>> document = torch.tensor([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0], [1.0, 0.0, 0.0]])
+    >>> subspaces = compress([document], k=1)
+    >>> [round(x, 3) for x in subspaces[0][0, :2].tolist()]
+    [0.98, 0.198]
+    >>> compress([document], k=3).ranks.tolist()
+    [2]
+    """
+    if dtype not in (torch.float32, torch.float64):
+        raise ValueError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+    batch = collect(documents_embeddings, mask=mask, dtype=dtype, device=device)
+    return subspaces_of(batch, k, short_documents, as_filter(filter))
+
+
+def subspaces_of(
+    batch: TokenBatch,
+    k: int,
+    short_documents: ShortDocuments,
+    filter: SpectralFilter = Hard(),  # noqa: B008  (frozen)
+) -> Subspaces:
+    """Compress a collected batch; see :func:`compress`."""
+    check_k(k, batch.dim)
+    check_short_documents(short_documents)
+    # Rounding errors hardly grow with the number of tokens, of which many are summed at a time.
+    parts = batch.lengths / TOKENS_PER_PART
+    tolerances = torch.finfo(batch.tokens.dtype).eps * (_NOISE + parts)
+    on_cpu = batch.tokens.device.type == "cpu"
+    find = _solve_on_cpu if on_cpu else solve_batched
+    bases, eigenvalues, ranks = find(batch, k, tolerances)
+    spectra = Spectra(eigenvalues, ranks, batch)
+    kept = filter.kept(spectra)
+    floors = filter.rest(spectra, kept) if short_documents == "fill" else np.zeros(len(batch))
+    # F = sum_j f_j w_j w_j' + c (I - sum_j w_j w_j'), and where c = 1 it is I, whatever the weights.
+    above = np.maximum(filter.weights(spectra) - floors[:, None], 0)
+    below_one = floors[:, None] < 1
+    weights = np.where(below_one, above / np.where(below_one, 1 - floors[:, None], 1), 1)
+    offsets = np.zeros(len(batch) + 1, np.int64)
+    np.cumsum(kept, out=offsets[1:])
+    used = torch.from_numpy(weights).to(bases)
+    if (kept < k).any():
+        valid = torch.arange(k) < torch.from_numpy(kept)[:, None]
+        bases, eigenvalues, used = bases[valid], eigenvalues[valid], used[valid]
+    return Subspaces(
+        bases=bases.reshape(-1, batch.dim),
+        offsets=offsets,
+        eigenvalues=eigenvalues.reshape(-1),
+        weights=used.reshape(-1),
+        floors=torch.from_numpy(floors).to(bases),
+    )
+
+
+def check_k(k: int, dim: int | None) -> None:
+    """Refuse a number of directions that no d-dimensional document can have."""
+    if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or k < 1:
+        raise ValueError(f"k must be a positive integer, got {k!r}")
+    if dim is not None and k > dim:
+        raise ValueError(f"k={k} directions were asked for, but token vectors have only d={dim}")
+
+
+def check_short_documents(choice: str) -> None:
+    """Refuse anything but the two ways to treat short documents."""
+    if choice not in ("fill", "truncate"):
+        raise ValueError(f'short_documents must be "fill" or "truncate", got {choice!r}')
+
+
+Solution = tuple[Tensor, Tensor, "np.ndarray[Any, np.dtype[np.int64]]"]
+
+
+def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) -> Solution:
+    """Solve document by document: float32 with the compiled solver, a few documents per task.
+
+    LAPACK gets what that solver gives up, and all of float64: its bisection is one of float32.
+    """
+    tokens = batch.tokens.contiguous().numpy()
+    n = len(batch)
+    bases = np.empty((n, k, batch.dim), tokens.dtype)  # rows beyond the rank are never looked at
+    values = np.empty((n, k))
+    ranks = np.full(n, -1, np.int64)
+
+    def task(begin: int, end: int) -> None:
+        part, owned = slice(begin, end), batch.offsets[begin : end + 1]
+        solve(tokens, owned, k, tolerances[part], bases[part], values[part], ranks[part])
+
+    if tokens.dtype == np.float32:
+        for_ranges(task, n, _DOCUMENTS_PER_TASK)
+    for i in np.flatnonzero(ranks < 0):
+        x = batch.tokens[int(batch.offsets[i]) : int(batch.offsets[i + 1])].double()
+        eigenvalues, vectors = torch.linalg.eigh(x.T @ x)
+        order = range(batch.dim - 1, max(batch.dim - 1 - min(k, len(x)), -1), -1)
+        chosen = [j for j in order if eigenvalues[j] > tolerances[i] * eigenvalues[-1]]
+        ranks[i] = len(chosen)
+        bases[i, : len(chosen)] = vectors[:, chosen].T.numpy()
+        values[i, : len(chosen)] = eigenvalues[chosen].numpy()
+        orient(bases[i], len(chosen))
+    return torch.from_numpy(bases), torch.from_numpy(values).to(batch.tokens.dtype), ranks
+
+
+def solve_batched(
+    batch: TokenBatch, k: int, tolerances: NDArray[np.float64], rows: int = 1 << 17
+) -> Solution:
+    """Solve with batched torch operations, for devices that want few large calls.
+
+    Documents of similar length are padded to a common one and solved together, ``rows`` token
+    rows at a time: by their Gram matrices where those are smaller than the moments.
+    """
+    d, device, dtype = batch.dim, batch.tokens.device, batch.tokens.dtype
+    lengths = batch.lengths
+    bases = torch.zeros(len(batch), k, d, dtype=dtype, device=device)
+    values = torch.zeros(len(batch), k, dtype=dtype, device=device)
+    ranks = np.zeros(len(batch), np.int64)
+    items = list(batch)
+    for group in _similar_lengths(lengths, rows):
+        x = torch.nn.utils.rnn.pad_sequence([items[i] for i in group], batch_first=True)
+        dual = x.shape[1] < d
+        eigenvalues, vectors = torch.linalg.eigh(x @ x.mT if dual else x.mT @ x)
+        n = min(k, x.shape[1], d)
+        eigenvalues, vectors = eigenvalues.flip(-1)[:, :n], vectors.flip(-1)[..., :n]
+        bar = torch.as_tensor(tolerances[group]).to(eigenvalues)[:, None] * eigenvalues[:, :1]
+        found = (eigenvalues > bar).sum(1)
+        w = vectors.mT
+        if dual:
+            # QR orthonormalises what dividing by small eigenvalues would blur, as in the CPU solver.
+            q, r = torch.linalg.qr(x.mT @ vectors)
+            w = (q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1))[:, None, :]).mT
+        largest = w.gather(-1, w.abs().argmax(-1, keepdim=True))
+        w = w * torch.where(largest < 0, -1.0, 1.0).to(dtype)
+        keep = torch.arange(n, device=device) < found[:, None]
+        at = torch.as_tensor(group, device=device)
+        bases[at, :n] = w * keep[..., None]
+        values[at, :n] = eigenvalues * keep
+        ranks[group] = found.cpu().numpy()
+    return bases, values, ranks
+
+
+def _similar_lengths(lengths: Sequence[int] | np.ndarray[Any, Any], rows: int) -> list[list[int]]:
+    """Group documents by length so that padding stays small and a group within ``rows`` rows."""
+    groups: list[list[int]] = []
+    for i in np.argsort(lengths, kind="stable").tolist():
+        last = groups[-1] if groups else None
+        # Sorted ascending: the newcomer is the longest and sets the padded length of its group.
+        fits = last is not None and (len(last) + 1) * lengths[i] <= rows
+        if last is not None and fits and lengths[i] <= 1.25 * lengths[last[0]] + 8:
+            last.append(i)
+        else:
+            groups.append([i])
+    return groups

@@ -1,0 +1,242 @@
+"""The quadratic kernel: a symmetric matrix, hence a whole subspace, as one vector.
+
+For a token x the kernel vector K(x) holds the squares x_i^2 and the products sqrt(2) x_i x_j,
+i < j, so that <K(x), K(y)> = <x, y>^2. Sums of kernel vectors are packed symmetric matrices:
+sum_i K(q_i) packs the query's moment and sum_j K(w_j) the document's projector, and their inner
+product is the late-interaction score. The dimension is d (d + 1) / 2, whatever k is.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from ..spectral.kernels.threads import for_ranges
+from ..tokens import TokenBatch
+
+_ROUNDING = 1e-2  # of the length of a vector, at most, by keeping bases as float16 or int8
+
+
+def packed_dim(d: int) -> int:
+    """Return the dimension of the kernel vectors of d-dimensional tokens.
+
+    Examples
+    --------
+    >>> packed_dim(128)
+    8256
+    """
+    return d * (d + 1) // 2
+
+
+def unpacked_dim(width: int) -> int:
+    """Return the dimension d of the tokens whose kernel vectors have so many dimensions."""
+    d = math.isqrt(2 * width)
+    if packed_dim(d) != width:
+        raise ValueError(f"{width} is not d (d + 1) / 2 for any dimension d")
+    return d
+
+
+@lru_cache(maxsize=8)
+def _positions(d: int, device: torch.device) -> Tensor:
+    """Positions of the packed entries in the flattened matrix, diagonal first."""
+    i, j = torch.triu_indices(d, d, offset=1, device=device)
+    diagonal = torch.arange(d, device=device)
+    return torch.cat([diagonal * d + diagonal, i * d + j])
+
+
+def pack(matrices: Tensor) -> Tensor:
+    """Pack symmetric matrices so that inner products become dot products.
+
+    Parameters
+    ----------
+    matrices
+        Shape: (n, d, d), symmetric.
+
+    Returns
+    -------
+    Shape: (n, d (d + 1) / 2): the diagonal, then sqrt(2) times the upper triangle row by row.
+
+    Examples
+    --------
+    >>> import torch
+    >>> pack(torch.tensor([[[1.0, 3.0], [3.0, 2.0]]]))
+    tensor([[1.0000, 2.0000, 4.2426]])
+    """
+    d = matrices.shape[-1]
+    packed = matrices.reshape(-1, d * d).index_select(1, _positions(d, matrices.device))
+    packed[:, d:] *= math.sqrt(2.0)
+    return packed
+
+
+def unpack(vectors: Tensor) -> Tensor:
+    """Invert :func:`pack`.
+
+    Parameters
+    ----------
+    vectors
+        Shape: (n, d (d + 1) / 2).
+
+    Returns
+    -------
+    Shape: (n, d, d), symmetric.
+    """
+    d = unpacked_dim(vectors.shape[-1])
+    flat = vectors.new_zeros(len(vectors), d * d)
+    flat[:, _positions(d, vectors.device)] = vectors
+    above = flat.view(-1, d, d).triu(1) / math.sqrt(2.0)
+    return torch.diag_embed(vectors[:, :d]) + above + above.mT
+
+
+def pack_moments(batch: TokenBatch) -> Tensor:
+    """Return the kernel vectors of queries: sum_i K(q_i). Shape: (queries, d (d + 1) / 2)."""
+    return pack(torch.stack([tokens.mT @ tokens for tokens in batch]))
+
+
+def pack_queries(batch: TokenBatch, against: Tensor | None) -> Tensor:
+    """Return the kernel vectors of queries, without their share of the background.
+
+    Parameters
+    ----------
+    batch
+        The queries' tokens.
+    against
+        See :class:`pylate_eigenli.spectral.background.Queries`. Shape: (d, d).
+
+    Returns
+    -------
+    Shape: (queries, d (d + 1) / 2).
+    """
+    packed = pack_moments(batch)
+    if against is None:
+        return packed
+    mass = packed[:, : batch.dim].sum(1, keepdim=True)
+    return packed - mass * pack((against.mT @ against)[None])
+
+
+@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+def _pack_bases(bases: Any, offsets: Any, floors: Any, out: Any) -> None:
+    """Write the packed (1 - floor) W'W + floor I of each document to a row of out."""
+    d = bases.shape[1]
+    root = np.float32(math.sqrt(2.0))
+    for document in range(out.shape[0]):
+        packed = out[document]
+        packed[:] = 0
+        for r in range(offsets[document], offsets[document + 1]):
+            w = bases[r]
+            for i in range(d):
+                packed[i] += w[i] * w[i]
+            start = d
+            for i in range(d - 1):
+                target, rest, factor = packed[start : start + d - 1 - i], w[i + 1 :], root * w[i]
+                for j in range(rest.shape[0]):
+                    target[j] += factor * rest[j]
+                start += d - 1 - i
+        floor = floors[document]
+        if floor != 0:
+            for i in range(packed.shape[0]):
+                packed[i] *= 1 - floor
+            for i in range(d):
+                packed[i] += floor
+
+
+def pack_subspaces(
+    bases: Tensor, offsets: NDArray[np.int64], floors: NDArray[np.float32]
+) -> Tensor:
+    """Return the kernel vectors of documents: sum_j K(w_j), mixed with the identity by the floor.
+
+    Parameters
+    ----------
+    bases
+        Shape: (directions of all documents, d), float32 on the CPU.
+    offsets
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,).
+    floors
+        See :mod:`pylate_eigenli.spectral.subspace`. Shape: (documents,).
+
+    Returns
+    -------
+    Shape: (documents, d (d + 1) / 2), float32. The inner product with a query's vector is the score.
+    """
+    out = np.empty((len(floors), packed_dim(bases.shape[1])), np.float32)
+    rows = bases.contiguous().numpy()
+
+    def task(begin: int, end: int) -> None:
+        part = slice(begin, end)
+        _pack_bases(rows, offsets[begin : end + 1], floors[part], out[part])
+
+    for_ranges(task, len(out), 64)
+    return torch.from_numpy(out)
+
+
+def document_norm(rank: ArrayLike, floor: ArrayLike, d: int) -> NDArray[np.float64]:
+    """Return the length of a document's kernel vector, from its rank and its floor.
+
+    The vector packs a matrix with the eigenvalue 1 on the document's subspace and the floor c
+    elsewhere, so its length is sqrt(r + (d - r) c^2). Documents of full rank r = k have length
+    sqrt(k); with the default floor (k - r) / (d - r), shorter documents have less. Where all
+    lengths are equal, inner product, cosine and L2 distance give one ranking.
+
+    Parameters
+    ----------
+    rank
+        Number of directions of each document.
+    floor
+        See :mod:`pylate_eigenli.spectral.subspace`. Of the shape of ``rank``, or one for all.
+    d
+        Dimension of the token vectors.
+
+    Returns
+    -------
+    Of the shape of ``rank`` and ``floor``, float64.
+
+    Examples
+    --------
+    >>> document_norm([4, 1], [0.0, 0.2], d=16).round(3)
+    array([2.   , 1.265])
+    """
+    r, c = np.asarray(rank, np.float64), np.asarray(floor, np.float64)
+    return np.asarray(np.sqrt(r + (d - r) * c**2))
+
+
+def cosine_ready(vectors: NDArray[np.float32], norm: float | None = None) -> NDArray[np.float32]:
+    """Append a coordinate that makes cosine similarity rank as the inner product does.
+
+    Only for collections with documents of unequal lengths (see :func:`document_norm`), and for
+    search engines that know cosine or L2 only. Documents are all brought to the same length, and
+    queries get a zero there, so that inner products do not change.
+
+    Parameters
+    ----------
+    vectors
+        Kernel vectors of documents or queries. Shape: (n, D), float32.
+    norm
+        For documents the length to give them: at least the greatest of the collection, for
+        instance ``sqrt(k)``, and always the same. For queries None.
+
+    Returns
+    -------
+    Shape: (n, D + 1), float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cosine_ready(np.array([[3.0, 0.0], [0.0, 5.0]], np.float32), norm=5.0)
+    array([[3., 0., 4.],
+           [0., 5., 0.]], dtype=float32)
+    """
+    extra = np.zeros(len(vectors))
+    if norm is not None:
+        squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+        longest = float(squares.max(initial=0.0)) ** 0.5
+        # Bases kept at low precision make vectors longer than they should be by up to so much.
+        if longest > norm * (1 + _ROUNDING):
+            raise ValueError(f"there is a vector of length {longest:.6g}, more than norm={norm}")
+        extra = np.sqrt(np.maximum(norm**2 - squares, 0))
+    return np.column_stack([vectors, extra.astype(np.float32)])

@@ -1,0 +1,336 @@
+"""Fewer dimensions: principal directions of single vectors, or of the tokens they are made from.
+
+A packed vector has d (d + 1) / 2 dimensions, 8,256 for d = 128, but a collection's vectors vary
+much in some directions and hardly in others. :class:`SVProjection` keeps the former. What it drops
+is the part of a score that is, on average over the documents, the smallest.
+
+Where already d is large the packed vector cannot even be made: 51,360 dimensions for d = 320.
+:class:`TokenProjection` then makes the tokens shorter, before anything else is done with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import Self
+
+from ..tokens import TokenBatch, collect, split_items
+
+Vectors: TypeAlias = Tensor | NDArray[Any]
+
+# Subspace iteration: with so many directions to spare, and so many rounds, the variance kept is
+# within 0.5 % of the best possible even for spectra as flat as those of packed vectors.
+_SPARE_SHARE = 0.25
+_SPARE_AT_LEAST = 256
+_ROUNDS = 3
+_DOCUMENTS_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class SVProjection:
+    """Packed vectors to a smaller dimension, by the principal directions of the documents.
+
+    Documents are centred, queries are not: a score is approximated by the inner product of the
+    projected vectors plus a constant per query, which does not change the ranking::
+
+        <q, v>  ~  <transform_queries(q), transform_documents(v)>  +  constants(q)
+
+    The directions fit the vectors they were computed from better than any others, which would
+    therefore end up shorter and lose every comparison. So the projected document gets the length
+    that is usual for the former: that of the centred vector times the root of ``explained``.
+
+    Parameters
+    ----------
+    mean
+        Mean of the documents. Shape: (D,), float32.
+    directions
+        Orthonormal rows, by descending variance. Shape: (dim, D), float32.
+    explained
+        Share of the documents' variance that the directions keep.
+
+    Examples
+    --------
+    >>> import torch
+    >>> vectors = torch.randn(200, 30) * 0.5 ** torch.arange(30) + 1
+    >>> projection = SVProjection.fit([vectors], dim=8)
+    >>> projection.transform_documents(vectors).shape, round(projection.explained, 2)
+    (torch.Size([200, 8]), 1.0)
+    """
+
+    mean: Tensor
+    directions: Tensor
+    explained: float
+
+    def __post_init__(self) -> None:
+        if self.directions.ndim != 2 or self.mean.shape != self.directions.shape[1:]:
+            raise ValueError(
+                f"directions of shape {tuple(self.directions.shape)} do not fit a mean of shape "
+                f"{tuple(self.mean.shape)}"
+            )
+
+    @classmethod
+    def fit(
+        cls,
+        vectors: Vectors | Iterable[Vectors],
+        dim: int = 1024,
+        *,
+        max_samples: int = 8192,
+        seed: int = 0,
+    ) -> Self:
+        """Find the principal directions of documents.
+
+        All vectors count for the mean and a uniform sample of them for the directions. Memory:
+        the sample, ``4 max_samples D`` bytes (270 MB for D = 8,256), and about twice that to
+        work with.
+
+        Parameters
+        ----------
+        vectors
+            Vectors of documents, or batches of them that are read once, arrays or tensors. Shape
+            of each: (n, D).
+        dim
+            Number of directions to keep; at most D and at most the number of vectors.
+        max_samples
+            Number of vectors that the directions are computed from, if there are more. The others
+            are approximated less well; the more samples per direction, the smaller the difference.
+        seed
+            Of the sample and of the computation.
+        """
+        if dim < 1:
+            raise ValueError(f"dim must be positive, got {dim}")
+        if max_samples < dim:
+            raise ValueError(f"dim={dim} directions need max_samples >= {dim}, got {max_samples}")
+        batches = iter([vectors] if isinstance(vectors, (Tensor, np.ndarray)) else vectors)
+        first = next(batches, None)
+        if first is None:
+            raise ValueError("no vectors were given")
+        width = _checked(first, None, "vector").shape[1]
+        if dim > width:
+            raise ValueError(f"dim={dim} is more than the {width} of the vectors")
+        sample, mean = _sample(chain([first], batches), width, max_samples, seed)
+        if dim > len(sample):
+            raise ValueError(f"dim={dim} directions need as many vectors, got {len(sample)}")
+        sample -= mean
+        directions = _principal_directions(sample, dim, seed)
+        total = float(sample.norm(dim=1).double().square().sum())
+        kept = float((sample @ directions.mT).norm(dim=1).double().square().sum())
+        return cls(mean, directions, min(kept / total, 1.0) if total > 0 else 1.0)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the projected vectors."""
+        return self.directions.shape[0]
+
+    def transform_documents(self, vectors: Tensor) -> Tensor:
+        """Project documents (n, D), centred, and set their length. Shape: (n, dim), float32."""
+        centred = _checked(vectors, len(self.mean), "document") - self.mean
+        projected = centred @ self.directions.mT
+        length: Tensor = math.sqrt(self.explained) * centred.norm(dim=1, keepdim=True)
+        return torch.nn.functional.normalize(projected) * length
+
+    def transform_queries(self, vectors: Tensor) -> Tensor:
+        """Project queries (n, D). Shape: (n, dim), float32."""
+        return _checked(vectors, len(self.mean), "query") @ self.directions.mT
+
+    def restore(self, projected: Tensor) -> Tensor:
+        """Return what of centred documents (..., dim) their projections tell. Shape: (..., D)."""
+        return projected @ self.directions.to(projected)
+
+    def constants(self, vectors: Tensor) -> Tensor:
+        """Return what to add to all scores of each of the queries (n, D). Shape: (n,), float32."""
+        return _checked(vectors, len(self.mean), "query") @ self.mean
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays by name."""
+        return {
+            "mean": self.mean.numpy(),
+            "directions": self.directions.numpy(),
+            "explained": np.array([self.explained]),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Invert :meth:`to_arrays`. The arrays are copied."""
+        return cls(
+            torch.tensor(arrays["mean"]),
+            torch.tensor(arrays["directions"]),
+            float(arrays["explained"][0]),
+        )
+
+
+@dataclass(frozen=True)
+class TokenProjection:
+    """Tokens to a smaller dimension, documents' and queries' alike.
+
+    The directions are the leading eigenvectors of the second moment of all tokens. Tokens are not
+    centred, so that inner products stay inner products, and not made unit vectors again: what a
+    token loses does not count.
+
+    Parameters
+    ----------
+    directions
+        Orthonormal rows, by descending second moment. Shape: (dim, d), float32.
+    energy
+        Share of the tokens' squared length that the directions keep.
+
+    Examples
+    --------
+    >>> import torch
+    >>> documents = [torch.nn.functional.normalize(torch.randn(n, 8)) for n in (5, 30, 12)]
+    >>> projection = TokenProjection.fit(documents, dim=4)
+    >>> [tuple(tokens.shape) for tokens in projection.transform(documents)]
+    [(5, 4), (30, 4), (12, 4)]
+    """
+
+    directions: Tensor
+    energy: float
+
+    def __post_init__(self) -> None:
+        if self.directions.ndim != 2:
+            raise ValueError(
+                f"directions must be a (dim, d) matrix, not of shape {tuple(self.directions.shape)}"
+            )
+
+    @classmethod
+    def fit(cls, documents_embeddings: Any, dim: int = 128) -> Self:
+        """Find the principal directions of the tokens of a collection or of a sample of it.
+
+        Parameters
+        ----------
+        documents_embeddings
+            Token embeddings of documents, read once: an iterable (also a generator) of (tokens, d)
+            arrays or tensors, or a padded 3-D batch.
+        dim
+            Number of directions to keep, at most d.
+        """
+        if dim < 1:
+            raise ValueError(f"dim must be positive, got {dim}")
+        documents = iter(split_items(documents_embeddings))
+        moment: Tensor | None = None
+        seen = 0
+        while batch := list(islice(documents, _DOCUMENTS_AT_ONCE)):
+            names = [f"document {i}" for i in range(seen, seen + len(batch))]
+            d = None if moment is None else len(moment)
+            tokens = collect(batch, dim=d, device="cpu", names=names).tokens.double()
+            if dim > tokens.shape[1]:
+                raise ValueError(f"dim={dim} is more than the d={tokens.shape[1]} of the tokens")
+            of_batch = tokens.mT @ tokens
+            moment = of_batch if moment is None else moment + of_batch
+            seen += len(batch)
+        if moment is None:
+            raise ValueError("no documents were given")
+        directions = _exact_eigenvectors(moment, dim).mT
+        energy = torch.trace(directions @ moment @ directions.mT) / torch.trace(moment)
+        return cls(directions.float().contiguous(), min(float(energy), 1.0))
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the projected tokens."""
+        return self.directions.shape[0]
+
+    def transform(self, embeddings: Any) -> list[Tensor]:
+        """Project the tokens of documents or of queries.
+
+        Parameters
+        ----------
+        embeddings
+            As :func:`pylate_eigenli.tokens.collect` takes them.
+
+        Returns
+        -------
+        For each item its tokens. Shape: (tokens, dim), float32.
+        """
+        return list(self.transform_batch(collect(embeddings, dim=self.directions.shape[1])))
+
+    def transform_batch(self, batch: TokenBatch) -> TokenBatch:
+        """Project the tokens of a collected batch."""
+        directions = self.directions.to(batch.tokens)
+        return TokenBatch(batch.tokens @ directions.mT, batch.offsets)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return everything as arrays by name."""
+        return {"directions": self.directions.numpy(), "energy": np.array([self.energy])}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Invert :meth:`to_arrays`. The arrays are copied."""
+        return cls(torch.tensor(arrays["directions"]), float(arrays["energy"][0]))
+
+
+def _checked(vectors: Vectors, dim: int | None, noun: str, first: int = 0) -> Tensor:
+    """Return vectors as a float32 tensor on the CPU; refuse a wrong shape, NaN and infinity."""
+    vectors = torch.as_tensor(vectors)
+    if vectors.ndim != 2 or (dim is not None and vectors.shape[1] != dim):
+        wanted = "D" if dim is None else dim
+        raise ValueError(f"expected (n, {wanted}) vectors, got shape {tuple(vectors.shape)}")
+    vectors = vectors.to("cpu", torch.float32)
+    # One sum per row, unlike a mask of all entries, takes no memory to speak of.
+    bad = torch.nonzero(~torch.isfinite(vectors.sum(1)))
+    if len(bad):
+        raise ValueError(f"{noun} {first + int(bad[0])} contains NaN or infinite values")
+    return vectors
+
+
+def _sample(batches: Iterable[Vectors], width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Return a uniform sample of the rows of all batches and the mean of all rows.
+
+    Shapes: (at most size, width) and (width,), float32. How the rows are divided into batches
+    plays no part.
+    """
+    random = np.random.default_rng(seed)
+    sample = np.empty((size, width), np.float32)  # takes memory only as far as it is filled
+    total = torch.zeros(width, dtype=torch.float64)
+    seen = 0
+    for batch in batches:
+        rows = _checked(batch, width, "vector", seen)
+        total += rows.sum(0, dtype=torch.float64)
+        # Row i of the stream enters a full sample with probability size / (i + 1), in any place.
+        slots = np.arange(seen, seen + len(rows))
+        late = slots >= size
+        slots[late] = random.random(int(late.sum())) * (slots[late] + 1)
+        chosen = slots < size
+        # Of several rows for one place NumPy, unlike torch, keeps the last for certain.
+        sample[slots[chosen]] = rows.numpy()[chosen]
+        seen += len(rows)
+    return torch.from_numpy(sample[:seen]), (total / max(seen, 1)).float()
+
+
+def _principal_directions(x: Tensor, dim: int, seed: int) -> Tensor:
+    """Return the leading right singular vectors of x (n, D) as rows. Shape: (dim, D)."""
+    n, width = x.shape
+    if n >= width:
+        return _leading_eigenvectors(x.mT @ x, dim, seed).mT.contiguous()
+    # QR orthonormalises what dividing by small singular values would blur.
+    left = _leading_eigenvectors(x @ x.mT, dim, seed)
+    q: Tensor = torch.linalg.qr(x.mT @ left).Q
+    return q.mT.contiguous()
+
+
+def _leading_eigenvectors(gram: Tensor, dim: int, seed: int) -> Tensor:
+    """Return orthonormal columns that span, nearly, the leading eigenspace. Shape: (n, dim).
+
+    A full decomposition of thousands of dimensions takes minutes. Repeated multiplication of a
+    random block, of a few more columns than wanted, takes seconds.
+    """
+    n = len(gram)
+    block = dim + max(_SPARE_AT_LEAST, int(_SPARE_SHARE * dim))
+    if 2 * block >= n:
+        return _exact_eigenvectors(gram, dim)
+    q = torch.randn(n, block, generator=torch.Generator().manual_seed(seed))
+    for _ in range(_ROUNDS + 1):
+        q = torch.linalg.qr(gram @ q).Q
+    return q @ _exact_eigenvectors(q.mT @ (gram @ q), dim)
+
+
+def _exact_eigenvectors(matrix: Tensor, n: int) -> Tensor:
+    """Return the n eigenvectors of the largest eigenvalues as columns, the largest first."""
+    vectors: Tensor = torch.linalg.eigh(matrix).eigenvectors
+    return vectors[:, -n:].flip(1)

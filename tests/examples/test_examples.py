@@ -1,0 +1,50 @@
+"""The example programs run as they are, here with a tiny model in place of a hub's."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+from helpers.tiny_collection import tiny_collection
+from helpers.tiny_model import tiny_colbert
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
+ARGUMENTS = {
+    "reproduce_beir": ["tiny", "--models", "MODEL"],
+    "study": ["tiny", "--model", "MODEL", "-k", "4"],
+    "mteb_eval": ["MODEL", "LocalRetrieval", "LocalReranking"],
+}
+# Run by tests/evaluation/test_vidore.py.
+ELSEWHERE = {"vidore_colqwen3"}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    tiny_colbert(folder, dim=48).save(str(folder / "saved"))
+    return str(folder / "saved")
+
+
+@pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - ELSEWHERE))
+def test_example_runs(name, model, tmp_path, monkeypatch, capsys):
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    program = EXAMPLES / f"{name}.py"
+    assert len(program.read_text().splitlines()) <= 60
+    tiny_collection(tmp_path / "tiny")
+    arguments = [model if a == "MODEL" else a for a in ARGUMENTS.get(name, ["MODEL"])]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(program), *arguments])
+    monkeypatch.setenv("MTEB_CACHE", str(tmp_path))
+    if name == "mteb_eval":
+        from helpers.local_tasks import Known, Reranked
+        from mteb.get_tasks import _TASKS_REGISTRY
+
+        for task in (Known, Reranked):
+            monkeypatch.setitem(_TASKS_REGISTRY, task.metadata.name, task)
+    # Within this process: importing the libraries takes longer than the programs themselves.
+    runpy.run_path(str(program), run_name="__main__")
+    assert capsys.readouterr().out.strip()

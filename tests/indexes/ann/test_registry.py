@@ -1,0 +1,63 @@
+"""Backends by name: what is refused, and when."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from pylate_eigenli.indexes.ann import NAMES, check, load, make
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    pytest.importorskip(request.param)
+    return request.param
+
+
+def test_known_backends_pass(name: str):
+    check(name)
+    assert len(make(name, dim=3)) == 0
+
+
+def test_unknown_backends_are_named():
+    for refuse in (
+        check,
+        lambda name: make(name, 3),
+        lambda name: load(name, np.empty(0, np.uint8)),
+    ):
+        with pytest.raises(ValueError, match=r"faiss, voyager, got 'annoy'"):
+            refuse("annoy")
+
+
+def test_unknown_options_are_named(name: str):
+    with pytest.raises(ValueError, match=f"the {name} backend has no option 'depth', only"):
+        check(name, {"depth": 3})
+    with pytest.raises(ValueError, match="'depth'"):
+        make(name, 3, options={"depth": 3})
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("voyager", {"storage": "float16"}),
+        ("voyager", {"M": 1}),
+        ("voyager", {"M": 2.5}),
+        ("voyager", {"ef_construction": 0}),
+        ("voyager", {"ef_search": -1}),
+        ("faiss", {"nprobe": 0}),
+        ("faiss", {"ef_search": "many"}),
+    ],
+)
+def test_bad_values_are_named(name: str, options: dict):
+    (option,) = options
+    with pytest.raises(ValueError, match=option):
+        check(name, options)
+
+
+def test_a_missing_library_tells_how_to_install_it(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, name, None)
+    for use in (check, lambda name: make(name, 3)):
+        with pytest.raises(ImportError, match=rf'pip install "pylate-eigenli\[{name}\]"'):
+            use(name)

@@ -1,0 +1,194 @@
+"""What EigenLISVIndex promises, whatever searches or holds its documents."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from pylate import retrieve
+from pylate.scores import colbert_scores
+
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError
+from pylate_eigenli.indexes.ann import accelerator
+from benchmarks import synthetic
+
+D, K, N = 24, 6, 120
+LIBRARIES = {
+    "voyager": "voyager",
+    "faiss": "faiss",
+    "milvus": "pymilvus",
+    "qdrant": "qdrant_client",
+}
+collections = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return synthetic.documents(N, tokens=20, d=D)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return synthetic.queries(8, tokens=5, d=D)
+
+
+@pytest.fixture(scope="module")
+def exact(documents, queries, tmp_path_factory):
+    index = EigenLIIndex(str(tmp_path_factory.mktemp("exact")), k=K, show_progress=False)
+    index.add_documents(range(N), documents)
+    return index(queries, k=10)
+
+
+@pytest.fixture(params=["exact", "voyager", "faiss", "milvus", "qdrant", "milvus server"])
+def make(request, tmp_path, monkeypatch):
+    """Make the index of this test, or open it again."""
+    # Small collections would be scanned: let the ANN structures grow from the first document on.
+    monkeypatch.setattr(accelerator, "_PENDING_DOCUMENTS", 1)
+    monkeypatch.setattr(accelerator, "_PENDING_SHARE", 0.0)
+    backend = request.param.split()[0]
+    if backend in LIBRARIES:
+        pytest.importorskip(LIBRARIES[backend])
+    options = {"k": K, "dtype": "float32", "backend": backend, "show_progress": False}
+    if backend == "qdrant":
+        options["uri"] = ":memory:"
+    if request.param == "milvus server":
+        options["uri"] = request.getfixturevalue("real_milvus").uri
+        options["backend_options"] = {"collection": f"contract_{next(collections)}"}
+    opened = []
+
+    def make(**more):
+        opened.append(EigenLISVIndex(str(tmp_path), **options, **more))
+        return opened[-1]
+
+    make.options = options
+    yield make
+    for index in opened:
+        index.close()
+
+
+def ids(results):
+    return [[hit["id"] for hit in hits] for hits in results]
+
+
+def overlap(found, expected):
+    pairs = zip(ids(found), ids(expected), strict=True)
+    return np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs])
+
+
+def test_a_search_finds_what_a_scan_finds_with_its_scores(make, documents, queries, exact):
+    index = make()
+    assert index(queries, k=5) == [[]] * 8
+    assert len(index) == 0
+    index.add_documents(range(N), documents).build()
+    results = index(queries, k=10)
+    assert overlap(results, exact) >= 0.95
+    assert index.recall_against_exact(queries, k=10) >= 0.95
+    scores = [{hit["id"]: hit["score"] for hit in hits} for hits in exact]
+    for hits, known in zip(results, scores, strict=True):
+        assert sorted((hit["score"] for hit in hits), reverse=True) == [h["score"] for h in hits]
+        for hit in hits:
+            if hit["id"] in known:
+                assert hit["score"] == pytest.approx(known[hit["id"]], rel=2e-3)  # of float16
+    assert ids(retrieve.ColBERT(index=index).retrieve(list(queries), k=4)) == ids(index(queries, 4))
+    assert all(len(hits) == N for hits in index(queries, k=N + 50))
+    # A subset is complete, ids that are not there are ignored, and none at all find nothing.
+    assert all(sorted(hits) == [5, 77, 99] for hits in ids(index(queries, 10, [5, 77, 99, 12345])))
+    assert ids(index(queries[:2], 10, [[1], []])) == [[1], []]
+
+
+def test_removed_documents_are_forgotten_and_later_ones_found(make, documents, queries):
+    index = make().add_documents(range(100), documents[:100])
+    best = ids(index(queries, k=3))
+    gone = sorted({i for hits in best for i in hits})
+    with pytest.raises(UnknownDocumentError, match="'nobody'"):
+        index.remove_documents([gone[0], "nobody"])
+    assert gone[0] in index
+    index.remove_documents(gone)
+    assert gone[0] not in index
+    assert len(index) == 100 - len(gone)
+    assert not set(gone) & {i for hits in ids(index(queries, k=50)) for i in hits}
+    # Come back under other ids: found at once, also where the structure was made before.
+    index.add_documents([f"new {i}" for i in gone], documents[torch.tensor(gone)])
+    assert ids(index(queries, k=3)) == [[f"new {i}" for i in hits] for hits in best]
+    index.update_documents([f"new {gone[0]}"], documents[110:111])
+    assert len(index) == 100
+    assert ids(index(queries, 3, [f"new {gone[0]}"])) == [[f"new {gone[0]}"]] * 8
+    # An index that has lost all its documents is empty, and can be filled again.
+    index.remove_documents([*set(range(100)).difference(gone), *(f"new {i}" for i in gone)])
+    assert index.build()(queries, k=3) == [[]] * 8
+    assert ids(index.add_documents([7], documents[7:8])(queries[:1], k=3)) == [[7]]
+
+
+def test_ids_are_told_apart_and_given_back_as_they_were(make, documents):
+    names = [1, "1", -7, 'a "quoted" \\ name', "naïve 漢字 \n", ""]
+    index = make().add_documents(names, documents[: len(names)])
+    assert len(index) == len(names)
+    assert sorted(map(repr, ids(index(documents[0], k=10))[0])) == sorted(map(repr, names))
+    assert ids(index(documents[0], 10, names[3:5]))[0] in ([names[3], names[4]], names[4:2:-1])
+    index.remove_documents(["1"])
+    assert 1 in index
+    assert "1" not in index
+    with pytest.raises(ValueError, match="twice"):
+        index.add_documents(["x", "x"], documents[:2])
+
+
+def test_candidates_are_re_ranked_from_what_is_kept(make, documents, queries):
+    index = make(keep_tokens="float16").add_documents(range(N), documents)
+    results = index(queries, k=5, rerank="maxsim", n_candidates=N)
+    scores = colbert_scores(queries, documents)
+    for hits, row in zip(results, scores, strict=True):
+        assert [hit["id"] for hit in hits] == row.topk(5).indices.tolist()
+        assert hits[0]["score"] == pytest.approx(row.max().item(), rel=2e-3)
+    assert ids(index(queries, k=5, rerank="eigenli")) == ids(index(queries, k=5))
+    ((rows,),) = index.get_documents_embeddings([[3]])
+    np.testing.assert_allclose(rows, documents[3].numpy(), atol=1e-3)
+    with pytest.raises(UnknownDocumentError, match="'b'"):
+        index.get_documents_embeddings([["b"]])
+
+
+def test_an_index_is_the_same_after_reopening(make, documents, queries):
+    if make.options["backend"] == "qdrant":
+        make.options["uri"] = None  # in a folder beside the index
+    index = make(keep_bases=True).add_documents(range(20), documents[:20])
+    before = index(queries, k=10, rerank="eigenli")
+    index.close()
+    del make.options["backend"]  # it is remembered
+    again = make()
+    assert len(again) == 20
+    assert again(queries, k=10, rerank="eigenli") == before
+    again.close()
+
+
+def test_overriding_leaves_nothing(make, documents):
+    make().add_documents(range(5), documents[:5]).close()
+    index = make(override=True).add_documents(["only"], documents[:1])
+    assert len(index) == 1
+    assert 3 not in index
+
+
+def test_filters_idf_and_background_give_the_scores_of_a_scan(make, documents, queries, tmp_path):
+    options = {"preset": "plus", "keep_bases": True}
+    plain = EigenLISVIndex(str(tmp_path), "plain", k=K, dtype="float32", **options)
+    expected = plain.add_documents(range(N), documents)
+    index = make(**options).add_documents(range(N), documents)
+    for rerank in ("none", "eigenli"):
+        known = expected(queries, k=N, rerank=rerank)
+        scores = [{hit["id"]: hit["score"] for hit in hits} for hits in known]
+        for hits, of_scan in zip(index(queries, k=5, rerank=rerank), scores, strict=True):
+            assert len(hits) == 5
+            for hit in hits:
+                assert hit["score"] == pytest.approx(of_scan[hit["id"]], rel=1e-3, abs=1e-4)
+
+
+def test_a_document_with_no_direction_left_is_ranked_like_the_others(make, documents, queries):
+    tokens = [*documents[:10], documents[10, :1], *documents[11:20]]
+    options = {"centering": "both", "keep_bases": True}
+    index = make(**options).add_documents(range(20), tokens)
+    for ours, theirs in zip(
+        index(queries, k=20, rerank="eigenli"), index(queries, k=20), strict=True
+    ):
+        scores = {hit["id"]: hit["score"] for hit in theirs}
+        assert len(scores) == 20
+        assert all(hit["score"] == pytest.approx(scores[hit["id"]], rel=2e-3) for hit in ours)

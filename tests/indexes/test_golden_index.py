@@ -1,0 +1,179 @@
+"""Indexes of format version 1, which every later release has to read.
+
+They are in ``data/golden_v1`` (subspaces) and ``data/golden_sv_v1`` (single vectors) and were
+written by ``python tests/test_golden_index.py FOLDER``. A later version of the format gets folders
+of its own; these files stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection
+from pylate_eigenli.storage import Store
+
+DATA = Path(__file__).parents[1] / "data"
+
+# What the indexes in each folder were made with. The projections only choose coordinates, so that
+# they are the same everywhere.
+PROJECTIONS = {
+    "token_projection": TokenProjection(torch.eye(8)[:6], 0.75),
+    "projection": SVProjection(torch.arange(21) / 42, torch.eye(21)[3:15], 0.5),
+}
+RECIPES: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {
+    "golden_v1": (EigenLIIndex, {"float16": {}, "int8": {}}),
+    "golden_sv_v1": (
+        EigenLISVIndex,
+        {
+            "int8": {"keep_tokens": "int8"},
+            "binary": {"preset": "plus", "keep_bases": True},
+            "int4": {"keep_tokens": "float16", **PROJECTIONS},
+        },
+    ),
+}
+
+
+def tokens(seed: int, n: int) -> NDArray[np.float64]:
+    """Unit vectors (n, 8) made of small integers, so that they are the same everywhere."""
+    x = (np.arange(n * 8).reshape(n, 8) ** 2 * (seed + 3) + seed) % 13 - 6.0
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+# Strings and integers, short documents and long ones.
+FIRST = {"alpha": tokens(1, 12), 2: tokens(2, 9), "2": tokens(3, 2), "": tokens(4, 20)}
+SECOND = {"ünï": tokens(5, 7), -5: tokens(6, 1)}
+REPLACED = {2: tokens(7, 15)}
+REMOVED = "alpha"
+QUERIES = [tokens(8, 4), tokens(9, 1)]
+
+
+def write(folder: Path, kind: str, dtype: str) -> Any:
+    """Write an index as the golden ones were written: three segments, two dead documents."""
+    index_type, recipes = RECIPES[kind]
+    options = {"k": 3, "dtype": dtype, "show_progress": False, **recipes[dtype]}
+    index = index_type(str(folder / kind), dtype, **options)
+    for documents in (FIRST, SECOND, REPLACED):
+        index.add_documents(list(documents), list(documents.values()))
+    return index.remove_documents(REMOVED)
+
+
+def answers(index: Any) -> dict[str, Any]:
+    """What an index says, as JSON values."""
+    results = [[[hit["id"], hit["score"]] for hit in result] for result in index(QUERIES)]
+    (rows,) = index.get_documents_embeddings([[document_id for document_id, _ in results[0]]])
+    said = {
+        "settings": {n: getattr(index.settings, n) for n in ("k", "dtype", "short_documents")},
+        "dim": index.dim,
+        "results": results,
+    }
+    if isinstance(index, EigenLIIndex):
+        ranks = {str(rank): documents for rank, documents in index.stats().ranks.items()}
+        return {**said, "ranks": ranks, "bases": [basis.tolist() for basis in rows]}
+    reranked = index(QUERIES, rerank="eigenli")
+    return {
+        **said,
+        "kept": [matrix.tolist() for matrix in rows],
+        "reranked": [[[hit["id"], hit["score"]] for hit in result] for result in reranked],
+    }
+
+
+def assert_close(got: Any, expected: Any, tolerance: float) -> None:
+    """The same structure, with numbers as close as they have to be."""
+    if isinstance(expected, float):
+        assert got == pytest.approx(expected, abs=tolerance)
+    elif isinstance(expected, list):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            assert_close(one, other, tolerance)
+    else:
+        assert got == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [(kind, dtype) for kind, (_, made) in RECIPES.items() for dtype in made]
+)
+class TestGoldenIndex:
+    @pytest.fixture
+    def expected(self, kind, dtype):
+        return json.loads((DATA / kind / "expected.json").read_text())[dtype]
+
+    @pytest.fixture
+    def copy(self, tmp_path, kind, dtype):
+        shutil.copytree(DATA / kind / dtype, tmp_path / dtype)
+        return tmp_path / dtype
+
+    @pytest.fixture
+    def open_copy(self, copy, kind):
+        return lambda: RECIPES[kind][0](str(copy.parent), copy.name, show_progress=False)
+
+    def test_says_what_it_said_when_it_was_written(self, copy, open_copy, expected):
+        with open_copy() as index:
+            got = answers(index)
+        assert got.keys() == expected.keys()
+        for name, value in expected.items():
+            assert_close(got[name], value, tolerance=1e-6)
+        assert Store(copy).verify() == []
+
+    def test_is_not_changed_by_reading(self, copy, open_copy, kind, dtype):
+        with open_copy() as index:
+            answers(index)
+            index.refresh()
+        before = {path.name: path.read_bytes() for path in (DATA / kind / dtype).iterdir()}
+        assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
+
+    def test_can_still_be_written(self, open_copy):
+        with open_copy() as index:
+            index.add_documents("new", tokens(10, 5)).remove_documents("").compact()
+            assert set(index(QUERIES, k=9)[0][0]) == {"id", "score"}
+        with open_copy() as index:
+            assert [i for i in ("new", 2, "2", "ünï", -5) if i not in index] == []
+            assert len(index) == 5
+
+    def test_is_what_its_recipe_makes(self, tmp_path, kind, dtype, expected):
+        got = answers(write(tmp_path, kind, dtype))
+        # Another machine may round another entry of a basis up, but cannot make another index.
+        for name in expected.keys() - {"bases", "kept"}:
+            assert_close(got[name], expected[name], tolerance=1e-2)
+
+    def test_holds_what_a_reader_has_to_understand(self, copy):
+        """Several segments, tombstones, both kinds of ids."""
+        manifest = json.loads((copy / "manifest.json").read_text())
+        assert (manifest["format"], manifest["version"]) == ("pylate-eigenli-index", 1)
+        assert [segment["documents"] for segment in manifest["segments"]] == [4, 2, 1]
+        assert manifest["segments"][0]["dead"]["count"] == 2
+        assert list(Store(copy).snapshot) == ["2", "", "ünï", -5, 2]
+
+
+@pytest.mark.parametrize("dtype", RECIPES["golden_v1"][1])
+def test_a_background_is_known_to_an_index_that_was_written_without_one(tmp_path, dtype):
+    shutil.copytree(DATA / "golden_v1" / dtype, tmp_path / dtype)
+    with EigenLIIndex(str(tmp_path), dtype) as golden:
+        written = write(tmp_path / "new", "golden_v1", dtype)
+        assert "background" not in golden._snapshot.meta
+        counted = golden._background(golden._snapshot)
+        np.testing.assert_allclose(
+            counted.mean, written._background(written._snapshot).mean, atol=1e-2
+        )
+
+
+def main(folder: Path) -> None:
+    for kind, (_, recipes) in RECIPES.items():
+        expected = {}
+        for dtype in recipes:
+            with write(folder, kind, dtype) as index:
+                expected[dtype] = answers(index)
+            (folder / kind / dtype / "writer.lock").unlink(missing_ok=True)
+        (folder / kind / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,200 @@
+"""EigenLISVIndex: one vector per document gives what the subspaces give."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from pylate.scores import colbert_scores
+
+from pylate_eigenli import (EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection, UnknownDocumentError)
+from benchmarks import synthetic
+from pylate_eigenli.spectral.subspace import compress
+from pylate_eigenli.vectors.packing import pack_subspaces
+
+D, K = 24, 6
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return synthetic.documents(300, tokens=20, d=D)
+
+
+@pytest.fixture(scope="module")
+def queries():
+    return synthetic.queries(8, tokens=5, d=D)
+
+
+@pytest.fixture(scope="module")
+def exact(documents, queries, tmp_path_factory):
+    index = EigenLIIndex(str(tmp_path_factory.mktemp("exact")), k=K, show_progress=False)
+    index.add_documents(range(len(documents)), documents)
+    return index(queries, k=10)
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(**options):
+        options = {"k": K, "show_progress": False, "dtype": "float32", **options}
+        return EigenLISVIndex(str(tmp_path), **options)
+
+    return make
+
+
+def ids(results):
+    return [[hit["id"] for hit in hits] for hits in results]
+
+
+def overlap(found, expected):
+    pairs = zip(ids(found), ids(expected), strict=True)
+    return np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs])
+
+
+class TestTheScoreIsOneInnerProduct:
+    def test_float32_vectors_give_the_scores_of_the_subspaces(
+        self, make, documents, queries, exact
+    ):
+        results = make().add_documents(range(300), documents)(queries, k=10)
+        assert ids(results) == ids(exact)
+        for ours, theirs in zip(results, exact, strict=True):
+            for a, b in zip(ours, theirs, strict=True):
+                assert a["score"] == pytest.approx(b["score"], rel=2e-3)  # theirs is float16
+
+    @pytest.mark.parametrize(
+        ("dtype", "least"), [("float16", 1.0), ("int8", 0.95), ("int4", 0.8), ("binary", 0.4)]
+    )
+    def test_smaller_vectors_find_most_of_it(self, make, documents, queries, exact, dtype, least):
+        index = make(dtype=dtype).add_documents(range(300), documents)
+        assert overlap(index(queries, k=10), exact) >= least
+
+
+class TestReRanking:
+    @pytest.mark.parametrize("keep", ["float16", "int8"])
+    def test_by_maxsim_gives_maxsim_scores(self, make, documents, queries, keep):
+        index = make(keep_tokens=keep).add_documents(range(300), documents)
+        results = index(queries, k=5, rerank="maxsim", n_candidates=300)
+        scores = colbert_scores(queries, documents)
+        for hits, row in zip(results, scores, strict=True):
+            best = row.topk(5).values
+            for hit, value in zip(hits, best.tolist(), strict=True):
+                assert hit["score"] == pytest.approx(row[hit["id"]].item(), rel=2e-2)
+                assert hit["score"] == pytest.approx(value, rel=2e-2)
+
+    @pytest.mark.parametrize("keep", [{"keep_bases": True}, {"keep_tokens": "float16"}])
+    def test_by_eigenli_undoes_the_rounding_of_the_codes(
+        self, make, documents, queries, exact, keep
+    ):
+        index = make(dtype="binary", **keep).add_documents(range(300), documents)
+        results = index(queries, k=10, rerank="eigenli", n_candidates=300)
+        assert ids(results) == ids(exact)
+
+    def test_asks_for_tokens_that_are_not_kept(self, make, documents, queries):
+        asked = []
+
+        def tokens_of(wanted):
+            asked.append(len(wanted))
+            return [documents[i] for i in wanted]
+
+        kept = make(keep_tokens="float16", index_name="kept").add_documents(range(300), documents)
+        index = make(tokens_of=tokens_of).add_documents(range(300), documents)
+        for rerank in ("maxsim", "eigenli"):
+            results = index(queries, k=5, rerank=rerank, n_candidates=20)
+            assert ids(results) == ids(kept(queries, k=5, rerank=rerank, n_candidates=20))
+        assert set(asked) == {20}
+
+    def test_is_refused_if_other_documents_than_asked_for_are_given(self, make, documents, queries):
+        given = [documents[0]]
+        index = make(tokens_of=lambda ids: given).add_documents(range(300), documents)
+        with pytest.raises(ValueError, match="tokens_of gave 1 documents for 20 ids"):
+            index(queries[:1], k=5, rerank="maxsim", n_candidates=20)
+        given[:] = [documents[0][:, :5]] * 20
+        for rerank in ("maxsim", "eigenli"):
+            with pytest.raises(ValueError, match="dimension 5, expected 24"):
+                index(queries[:1], k=5, rerank=rerank, n_candidates=20)
+
+    def test_without_anything_to_score_from_is_refused(self, make, documents):
+        index = make().add_documents(range(300), documents)
+        for rerank in ("maxsim", "eigenli"):
+            with pytest.raises(ValueError, match="needs keep_"):
+                index(documents[0], rerank=rerank)
+        with pytest.raises(ValueError, match="rerank must be one of"):
+            index(documents[0], rerank="bm25")
+
+
+class TestProjection:
+    def test_is_saved_with_the_index_and_keeps_the_best(self, make, documents, queries, exact):
+        subspaces = compress(documents, K)
+        packed = pack_subspaces(subspaces.bases, subspaces.offsets, subspaces.floors.numpy())
+        projection = SVProjection.fit([packed], 256)
+        index = make(projection=projection).add_documents(range(200), documents[:200])
+        index.close()
+        index = make().add_documents(range(200, 300), documents[200:])
+        assert index.settings.projection == 256
+        assert overlap(index(queries, k=10), exact) >= 0.8
+
+    def test_of_tokens_is_saved_too_and_used_for_documents_and_queries(
+        self, make, documents, queries
+    ):
+        # Half of the dimensions hold next to nothing: without them everything stays the same.
+        scale = torch.cat([torch.ones(D // 2), torch.full((D - D // 2,), 1e-3)])
+        documents, queries = documents * scale, queries * scale
+        plain = make(index_name="plain").add_documents(range(300), documents)
+        projection = TokenProjection.fit(documents, dim=D // 2)
+        options = {"token_projection": projection, "keep_tokens": "float16"}
+        make(**options).add_documents(range(200), documents[:200]).close()
+        index = make().add_documents(range(200, 300), documents[200:])
+        assert overlap(index(queries, k=10), plain(queries, k=10)) >= 0.95
+        assert ids(index(queries, k=5, rerank="eigenli")) == ids(index(queries, k=5))
+
+
+class TestReopening:
+    @pytest.mark.parametrize("backend", ["faiss", "voyager"])
+    def test_options_of_searches_may_be_others_and_those_of_the_structure_not(
+        self, make, documents, queries, backend
+    ):
+        pytest.importorskip(backend)
+        built = {"faiss": {"factory": "HNSW16"}, "voyager": {"M": 8}}[backend]
+        first = make(backend=backend, backend_options=built).add_documents(range(300), documents)
+        first.build().close()
+        index = make(backend_options={"ef_search": 7})
+        assert index.settings.backend_options == {**built, "ef_search": 7}
+        assert overlap(index(queries, k=5), make()(queries, k=5)) > 0.5
+        index.add_documents(["more"], documents[:1])
+        assert make().settings.backend_options == built
+        name = next(iter(built))
+        with pytest.raises(ValueError, match=f"made with {name} in backend_options"):
+            make(backend_options={name: None})
+
+    def test_idf_and_background_may_be_others(self, make, documents, queries):
+        plain = make().add_documents(range(300), documents)
+        index = make(idf=0.3, background=0.5)
+        assert index(queries) == plain(queries, idf=0.3, background=0.5)
+        with pytest.raises(ValueError, match="made with k=6, not 7"):
+            make(idf=0.3, k=7)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        "options",
+        [{"dtype": "int2"}, {"backend": "annoy"}, {"keep_tokens": "bfloat16"}, {"k": 0}],
+    )
+    def test_unknown_choices_are_named(self, tmp_path, options):
+        with pytest.raises(ValueError, match=str(next(iter(options)))):
+            EigenLISVIndex(str(tmp_path), **options)
+        assert not list(tmp_path.iterdir())
+
+    def test_an_index_of_the_other_kind_is_refused(self, tmp_path, documents):
+        EigenLIIndex(str(tmp_path), "x", k=K, show_progress=False).add_documents([1], documents[:1])
+        with pytest.raises(RuntimeError, match="kind 'eigenli'"):
+            EigenLISVIndex(str(tmp_path), "x")
+
+    def test_unknown_ids_and_rows_that_are_not_kept(self, make, documents):
+        index = make(keep_tokens="float16").add_documents(["a"], documents[:1])
+        with pytest.raises(UnknownDocumentError, match="'b'"):
+            index.get_documents_embeddings([["b"]])
+        rows = index.get_documents_embeddings([["a"]])[0][0]
+        np.testing.assert_allclose(rows, documents[0].numpy(), atol=1e-3)
+        with pytest.raises(ValueError, match="keeps neither"):
+            make(index_name="bare").add_documents(["a"], documents[:1]).get_documents_embeddings(
+                [["a"]]
+            )

@@ -1,0 +1,76 @@
+"""Explanations: contributions of tokens add up to the score, for every index and re-ranking."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks import synthetic
+from helpers import definition
+from helpers.strategies import unit_rows
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError
+from pylate_eigenli.scores.explanation import explain, explain_found, spectrum
+
+D, K = 24, 6
+SETTINGS = [
+    (EigenLIIndex, {"dtype": "float16"}, {}),
+    (EigenLIIndex, {"dtype": "int8", "short_documents": "truncate"}, {}),
+    (EigenLIIndex, {"preset": "plus", "centering": "both"}, {}),
+    (EigenLISVIndex, {"preset": "plus"}, {"idf": 0.2}),
+    (EigenLISVIndex, {"centering": "both", "keep_tokens": "int8"}, {"rerank": "maxsim"}),
+    *((EigenLISVIndex, {"dtype": dtype}, {}) for dtype in ("float32", "int8", "binary")),
+    (EigenLISVIndex, {"keep_bases": True}, {"rerank": "eigenli"}),
+    (EigenLISVIndex, {"keep_tokens": "float16"}, {"rerank": "maxsim"}),
+]
+
+
+@pytest.mark.parametrize(("kind", "options", "search"), SETTINGS)
+def test_contributions_add_up_to_the_score_of_the_index(kind, options, search, tmp_path):
+    documents = [*synthetic.documents(40, tokens=20, d=D), *synthetic.documents(10, 3, D, seed=5)]
+    (query,) = synthetic.queries(1, tokens=7, d=D)
+    with kind(str(tmp_path), k=K, show_progress=False, **options) as index:
+        index.add_documents(range(50), documents)
+        hits = index([query], k=50, **search)[0]
+        explained = explain_found(index, query, [hit["id"] for hit in hits], **search)
+    assert all(explanation.contributions.shape == (7,) for explanation in explained)
+    np.testing.assert_allclose(
+        [explanation.total for explanation in explained],
+        [hit["score"] for hit in hits],
+        rtol=1e-5,
+        atol=1e-5,
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 40),
+    st.integers(1, D),
+    st.sampled_from(["fill", "truncate"]),
+)
+def test_a_contribution_is_the_part_of_a_token_in_the_subspace(seed, m, k, short_documents):
+    random = np.random.default_rng(seed)
+    query, document = unit_rows(random, 5, D), unit_rows(random, m, D)
+    explanation = explain(query, document, k, short_documents=short_documents)
+    wanted = [definition.score(token[None], document, k, short_documents) for token in query]
+    np.testing.assert_allclose(explanation.contributions, wanted, atol=2e-4)
+
+
+def test_the_spectrum_holds_the_whole_document_and_no_null_directions():
+    document = unit_rows(np.random.default_rng(0), 10, D)
+    eigenvalues = spectrum(np.concatenate([document, document]))
+    assert eigenvalues.shape == (10,)
+    assert (np.diff(eigenvalues) <= 0).all()
+    assert eigenvalues.sum() == pytest.approx(20, rel=1e-5)
+    np.testing.assert_allclose(
+        explain(document[:1], document, K).eigenvalues, eigenvalues / 2, rtol=1e-5
+    )
+
+
+def test_a_document_that_is_not_there_is_named(tmp_path):
+    with EigenLIIndex(str(tmp_path), k=2, show_progress=False) as index:
+        index.add_documents(["a"], [np.eye(4)])
+        with pytest.raises(UnknownDocumentError, match="'b'"):
+            explain_found(index, np.eye(4), ["a", "b"])

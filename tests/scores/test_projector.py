@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from helpers.definition import projector, spectrum, unit_rows
+from helpers.strategies import documents, orthogonal
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from pylate_eigenli.scores.projector import smooth_projector
+
+D = 5
+FULL_RANK = {
+    "ordinary": [[0.5, 0.3, 0.15, 0.04, 0.01]],
+    "a pair": [[0.4, 0.4, 0.1, 0.06, 0.04]],
+    "all equal": [[0.2, 0.2, 0.2, 0.2, 0.2]],
+    "equal across the cut": [[0.36, 0.2, 0.2, 0.2, 0.04]],
+    "nearly equal": [[0.3, 0.3 + 1e-9, 0.2, 0.1, 0.1]],
+    "several documents": [[0.5, 0.3, 0.15, 0.04, 0.01], [0.2, 0.2, 0.2, 0.2, 0.2]],
+}
+SPECTRA = FULL_RANK | {
+    "one direction": [[1.0, 0.0, 0.0, 0.0, 0.0]],
+    "two directions": [[0.5, 0.5, 0.0, 0.0, 0.0]],
+}
+
+
+def moments(spectra, scale=1.0, dtype=torch.float64):
+    """Symmetric matrices with the given eigenvalues and random eigenvectors."""
+    rng = np.random.default_rng(0)
+    rotations = np.stack([orthogonal(rng, len(values)) for values in spectra])
+    values = scale * np.array(spectra)
+    return torch.from_numpy(rotations * values[:, None] @ rotations.mT).to(dtype)
+
+
+class TestGradient:
+    @pytest.mark.parametrize("k", [1, 2, 3, 5])
+    @pytest.mark.parametrize("sharpness", [2.0, 8.0, 30.0])
+    @pytest.mark.parametrize("spectrum", FULL_RANK)
+    def test_is_the_derivative_whatever_the_spectrum(self, spectrum, sharpness, k):
+        matrices = moments(FULL_RANK[spectrum]).requires_grad_()
+
+        def project(x):
+            return smooth_projector((x + x.mT) / 2, k, sharpness)
+
+        assert torch.autograd.gradcheck(project, matrices, fast_mode=True)
+
+    # Directions that a document lacks can only come in through its tokens: no moment has
+    # negative eigenvalues.
+    @pytest.mark.parametrize("k", [1, 2, 3, 5])
+    @pytest.mark.parametrize("sharpness", [2.0, 8.0, 30.0])
+    @pytest.mark.parametrize("tokens", ["one", "two", "orthonormal", "twice the same", "many"])
+    def test_reaches_the_tokens_of_short_and_long_documents(self, tokens, sharpness, k):
+        rng = np.random.default_rng(0)
+        x = torch.from_numpy({
+            "one": unit_rows(rng, 1, D),
+            "two": unit_rows(rng, 2, D),
+            "orthonormal": orthogonal(rng, D)[:3],
+            "twice the same": unit_rows(rng, 2, D).repeat(2, axis=0),
+            "many": unit_rows(rng, 12, D),
+        }[tokens]).double()  # fmt: skip
+        x = x[None].requires_grad_()
+
+        def project(x):
+            return smooth_projector(x.mT @ x, k, sharpness)
+
+        assert torch.autograd.gradcheck(project, x, fast_mode=True)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    @pytest.mark.parametrize("spectrum", [*SPECTRA, "nothing"])
+    def test_is_finite_and_moderate(self, spectrum, dtype):
+        matrices = moments(SPECTRA.get(spectrum, [[0.0] * D]), dtype=dtype).requires_grad_()
+        weights = torch.from_numpy(np.random.default_rng(1).standard_normal((D, D))).to(dtype)
+        (smooth_projector(matrices, 2) * weights).sum().backward()
+        assert torch.isfinite(matrices.grad).all()
+        assert matrices.grad.abs().max() < 1e3
+
+    def test_float32_agrees_with_float64(self):
+        for spectra in SPECTRA.values():
+            grads = []
+            for dtype in (torch.float32, torch.float64):
+                matrices = moments(spectra, dtype=dtype).requires_grad_()
+                weights = torch.arange(D * D, dtype=dtype).reshape(D, D) / D**2
+                (smooth_projector(matrices, 2) * weights).sum().backward()
+                grads.append(matrices.grad.double())
+            torch.testing.assert_close(*grads, rtol=2e-2, atol=2e-2)
+
+
+class TestWeights:
+    @settings(max_examples=40, deadline=None)
+    @given(documents(max_dim=12, scales=(1.0, 1e-3, 1e3)), st.data())
+    def test_lie_between_0_and_1_and_add_up_to_k(self, document, data):
+        d = document.tokens.shape[1]
+        k = data.draw(st.integers(1, d))
+        x = torch.from_numpy(document.tokens)[None]
+        (p,) = smooth_projector(x.mT @ x, k)
+        weights = torch.linalg.eigvalsh(p)
+        torch.testing.assert_close(p, p.mT)
+        assert weights.min() > -1e-9
+        assert weights.max() < 1 + 1e-9
+        assert weights.sum() < k + 1e-6
+        if document.rank > k:
+            assert weights.sum() == pytest.approx(k, abs=1e-6)
+
+    @settings(max_examples=30, deadline=None)
+    @given(documents(max_dim=12, scales=(1.0,)), st.data())
+    def test_become_those_of_the_projector_as_sharpness_grows(self, document, data):
+        values = spectrum(document.tokens)[0]
+        k = data.draw(st.integers(1, len(values)))
+        # The cut must be clear, and so must be what counts as a direction at all.
+        assume(k >= document.rank or values[k] < 0.9 * values[k - 1])
+        assume(values[min(k, document.rank) - 1] > 0.02 * values.sum())
+        x = torch.from_numpy(document.tokens)[None]
+        (p,) = smooth_projector(x.mT @ x, k, sharpness=400.0)
+        np.testing.assert_allclose(p, projector(document.tokens, k), atol=1e-6)
+
+    def test_equal_eigenvalues_share_the_cut(self):
+        p = smooth_projector(torch.eye(4, dtype=torch.float64)[None], k=1)[0]
+        torch.testing.assert_close(p, torch.eye(4, dtype=torch.float64) / 4)
+
+    def test_nothing_stays_nothing(self):
+        assert smooth_projector(torch.zeros(2, 4, 4), k=2).abs().max() < 1e-12
+
+    @pytest.mark.parametrize("scale", [1e-6, 1e6])
+    def test_the_scale_of_a_moment_does_not_matter(self, scale):
+        for spectra in SPECTRA.values():
+            expected = smooth_projector(moments(spectra), 2)
+            torch.testing.assert_close(smooth_projector(moments(spectra, scale), 2), expected)
+
+    def test_documents_do_not_see_each_other(self):
+        matrices = moments([values for spectra in SPECTRA.values() for values in spectra])
+        together = smooth_projector(matrices, 2)
+        for matrix, expected in zip(matrices, together, strict=True):
+            torch.testing.assert_close(smooth_projector(matrix[None], 2)[0], expected)

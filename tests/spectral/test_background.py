@@ -1,0 +1,205 @@
+"""Spectral idf, background subtraction and centring."""
+
+import numpy as np
+import pytest
+import torch
+from helpers.definition import unit_rows
+
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, analyze, compress
+from pylate_eigenli.spectral.background import Background
+from pylate_eigenli.tokens import collect
+from pylate_eigenli.vectors.packing import pack_subspaces, unpack
+
+D, K, N = 10, 3, 40
+
+
+@pytest.fixture
+def documents():
+    rng = np.random.default_rng(0)
+    return [unit_rows(rng, int(rng.integers(1, 25)), D) for _ in range(N)]
+
+
+@pytest.fixture
+def queries():
+    rng = np.random.default_rng(1)
+    return [unit_rows(rng, n, D) for n in (1, 4, 7)]
+
+
+def matrices(documents):
+    subspaces = compress(documents, K)
+    packed = pack_subspaces(subspaces.rows, subspaces.offsets, subspaces.floors.numpy())
+    return unpack(packed).double().numpy()
+
+
+def expected_scores(documents, query, idf, background):
+    """The definition, in float64: tr(F (M_Q - b tr(M_Q) G))."""
+    f = matrices(documents)
+    g = f.mean(0) / np.trace(f.mean(0))
+    values, vectors = np.linalg.eigh(g)
+    q = query.astype(np.float64) @ (vectors * values**-idf) @ vectors.T
+    moment = q.T @ q
+    common = (vectors * values ** (1 - 2 * idf)) @ vectors.T
+    moment = moment - background * np.trace(moment) * common / np.trace(common)
+    return np.einsum("nij,ij->n", f, moment)
+
+
+def scores(index, query, **options):
+    found = {hit["id"]: hit["score"] for hit in index(query, k=N, **options)[0]}
+    return np.array([found[i] for i in sorted(found)])
+
+
+def make_eigenli(folder, **options):
+    return EigenLIIndex(str(folder), k=K, dtype="float32", show_progress=False, **options)
+
+
+def make_sv(folder, **options):
+    return EigenLISVIndex(str(folder), k=K, dtype="float32", show_progress=False, **options)
+
+
+@pytest.mark.parametrize("make", [make_eigenli, make_sv])
+class TestSearch:
+    @pytest.mark.parametrize(
+        ("idf", "background"), [(0.0, 0.0), (0.3, 0.0), (0.0, 0.5), (0.4, 0.25)]
+    )
+    def test_scores_by_the_definition(self, tmp_path, documents, queries, make, idf, background):
+        index = make(tmp_path).add_documents(range(N), documents)
+        for query in queries:
+            np.testing.assert_allclose(
+                scores(index, query, idf=idf, background=background),
+                expected_scores(documents, query, idf, background),
+                atol=2e-5 * len(query) * D ** (2 * idf),
+            )
+
+    def test_takes_the_index_own_options_by_default(self, tmp_path, documents, queries, make):
+        index = make(tmp_path, idf=0.4, background=0.25).add_documents(range(N), documents)
+        assert index(queries) == index(queries, idf=0.4, background=0.25)
+        assert index(queries) != index(queries, idf=0)
+        assert make(tmp_path).settings.idf == 0.4
+
+    def test_of_one_query_is_that_of_a_batch(self, tmp_path, documents, queries, make):
+        index = make(tmp_path, preset="plus").add_documents(range(N), documents)
+        for together, query in zip(index(queries), queries, strict=True):
+            (alone,) = index(query)
+            assert [hit["id"] for hit in alone] == [hit["id"] for hit in together]
+            assert [hit["score"] for hit in alone] == pytest.approx(
+                [hit["score"] for hit in together], abs=1e-5
+            )
+
+    def test_of_a_subset_is_that_of_all(self, tmp_path, documents, queries, make):
+        index = make(tmp_path, preset="plus").add_documents(range(N), documents)
+        everything = scores(index, queries[1])
+        np.testing.assert_allclose(
+            scores(index, queries[1], subset=[3, 7, 30]), everything[[3, 7, 30]], atol=1e-5
+        )
+
+    @pytest.mark.parametrize("options", [{"idf": -0.1}, {"idf": 9}, {"background": 1.5}])
+    def test_refuses_what_makes_no_sense(self, tmp_path, documents, queries, make, options):
+        index = make(tmp_path).add_documents(range(N), documents)
+        (name,) = options
+        with pytest.raises(ValueError, match=name):
+            index(queries, **options)
+
+    def test_of_an_empty_index_finds_nothing(self, tmp_path, queries, make):
+        assert make(tmp_path, preset="plus")(queries) == [[], [], []]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4", "binary"])
+class TestUpdates:
+    def test_leave_the_background_of_what_is_there(self, tmp_path, documents, dtype):
+        """Added, replaced and removed in any order: as if made anew."""
+        options = {"k": K, "dtype": dtype, "show_progress": False}
+        kind = EigenLISVIndex if dtype in ("int4", "binary") else EigenLIIndex
+        index = kind(str(tmp_path), "changed", **options)
+        index.add_documents(range(20), documents[:20])
+        index.add_documents(range(10, 30), documents[10:30][::-1])
+        index.remove_documents([0, 5, 29])
+        index.add_documents(range(20, 40), documents[20:40], batch_size=7)
+        index.remove_documents([1, 2, 3, 4, 6, 7, 8, 9])
+        index.compact()
+        snapshot = index._snapshot
+        background = index._background(snapshot)
+        assert background.documents == len(index) == 30
+        from_scratch = Background.empty(D)
+        for segment in snapshot.segments:
+            living = np.flatnonzero(segment.alive)
+            matrix = index._matrix_sum(snapshot, segment, living)
+            from_scratch = from_scratch.plus(matrix, len(living))
+        np.testing.assert_allclose(background.mean, from_scratch.mean, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [make_eigenli, make_sv])
+def test_what_is_left_of_many_documents_has_the_background_of_few(tmp_path, make):
+    rng = np.random.default_rng(2)
+    many = [unit_rows(rng, 6, D) for _ in range(3000)]
+    options = {"short_documents": "truncate"}
+    index = make(tmp_path / "many", **options).add_documents(range(3000), many, batch_size=700)
+    index.remove_documents(range(4, 3000))
+    left = index._background(index._snapshot)
+    again = [
+        index._matrix_sum(index._snapshot, segment, np.flatnonzero(segment.alive))
+        for segment in index._snapshot.segments
+    ]
+    np.testing.assert_allclose(left.total, sum(again), atol=1e-9)
+    index.remove_documents(range(4))
+    assert not index._background(index._snapshot).total.any()
+
+
+class TestBackground:
+    def test_survives_json_to_the_last_bit(self):
+        x = np.random.default_rng(0).standard_normal((5, 5))
+        background = Background(x + x.T, 7)
+        copy = Background.from_json(background.to_json())
+        assert copy.documents == 7
+        assert (copy.total == background.total).all()
+
+    def test_is_a_document_frequency(self, tmp_path):
+        """Of four documents three hold the first direction."""
+        eye = np.eye(4, dtype=np.float32)
+        index = EigenLIIndex(str(tmp_path), k=1, short_documents="truncate", show_progress=False)
+        index.add_documents(range(4), [eye[:1], eye[:1], eye[:1], eye[1:2]])
+        mean = index._background(index._snapshot).mean
+        np.testing.assert_allclose(np.diag(mean), [0.75, 0.25, 0, 0], atol=1e-3)
+
+
+class TestCentering:
+    def test_is_that_of_the_tokens_by_hand(self, tmp_path, documents, queries):
+        centred = EigenLIIndex(
+            str(tmp_path), "ours", k=K, centering="both", dtype="float32", show_progress=False
+        )
+        by_hand = EigenLIIndex(str(tmp_path), "by hand", k=K, dtype="float32", show_progress=False)
+        some = [x for x in documents if len(x) > 1]
+        centred.add_documents(range(len(some)), some)
+        by_hand.add_documents(range(len(some)), [x - x.mean(0) for x in some])
+        query = queries[2]
+        np.testing.assert_allclose(
+            scores(centred, query), scores(by_hand, query - query.mean(0)), rtol=1e-4, atol=1e-5
+        )
+
+    @pytest.mark.parametrize("make", [make_eigenli, make_sv])
+    def test_on_the_corpus_is_that_of_the_tokens_by_hand(self, tmp_path, documents, queries, make):
+        mean = analyze(documents).mean
+        centred = make(tmp_path / "ours", corpus_mean=mean).add_documents(range(N), documents)
+        by_hand = make(tmp_path / "by hand").add_documents(range(N), [x - mean for x in documents])
+        np.testing.assert_allclose(
+            scores(centred, queries[2]), scores(by_hand, queries[2] - mean), rtol=1e-4, atol=1e-5
+        )
+        again = make(tmp_path / "ours", corpus_mean=mean)
+        assert again.settings == centred.settings
+        with pytest.raises(ValueError, match="corpus_mean has 3 dimensions, tokens have 10"):
+            make(tmp_path / "other", corpus_mean=[0.1] * 3).add_documents(range(N), documents)
+
+    def test_of_documents_alone_has_to_be_asked_for(self, tmp_path, documents, queries):
+        one_sided = make_sv(tmp_path, centering="documents").add_documents(range(N), documents)
+        assert one_sided(queries[1])[0][0]["score"] != 0
+        with pytest.raises(ValueError, match="centering must be one of none, both, documents"):
+            EigenLIIndex(str(tmp_path), "other", centering="queries")
+
+    def test_leaves_nothing_of_tokens_that_are_all_the_same(self, tmp_path):
+        token = unit_rows(np.random.default_rng(2), 1, D)
+        batch = collect([np.repeat(token, 7, axis=0), token]).centred()
+        assert not batch.tokens.any()
+        index = EigenLIIndex(str(tmp_path), k=K, centering="both", show_progress=False)
+        index.add_documents(["same", "other"], [np.repeat(token, 7, axis=0), np.eye(D)[:4]])
+        (hits,) = index(np.eye(D)[:2], k=2)
+        assert [hit["id"] for hit in hits] == ["other", "same"]
+        assert torch.isfinite(torch.tensor([hit["score"] for hit in hits])).all()
