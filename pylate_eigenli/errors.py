@@ -1,6 +1,12 @@
-"""Errors a caller may want to catch; everything else is a plain ``ValueError`` or ``TypeError``."""
+"""Errors a caller may want to catch, and the one that names a missing extra.
+
+Everything else is a plain ``ValueError`` or ``TypeError``.
+"""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 
 class IndexFormatError(RuntimeError):
@@ -67,3 +73,32 @@ class UnknownDocumentError(KeyError):
 
     def __str__(self) -> str:  # KeyError would print the repr of the message
         return str(self.args[0]) if self.args else ""
+
+
+def require(library: str, extra: str, purpose: str) -> Any:
+    """Import an optional library, or say which extra brings it.
+
+    Parameters
+    ----------
+    library
+        The module to import.
+    extra
+        The extra of this package that installs it.
+    purpose
+        What needs it, as the subject of a sentence.
+
+    Examples
+    --------
+    >>> require("json", "export", "exporting").dumps([1])
+    '[1]'
+    >>> require("no_such_library", "plot", "drawing a plot")
+    Traceback (most recent call last):
+        ...
+    ImportError: drawing a plot needs no_such_library: pip install "pylate-eigenli[plot]"
+    """
+    try:
+        return import_module(library)
+    except ImportError as error:
+        raise ImportError(
+            f'{purpose} needs {library}: pip install "pylate-eigenli[{extra}]"'
+        ) from error

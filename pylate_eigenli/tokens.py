@@ -12,7 +12,19 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
+
+
+def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
+    """Return where items of the given lengths begin, and where the last one ends.
+
+    Examples
+    --------
+    >>> offsets_of([2, 0, 3])
+    array([0, 2, 2, 5])
+    """
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def _floats(embeddings: Sequence[Any]) -> Any:
 
 
 def _maxsim(folder: str, ids: list[str], documents: Sequence[Any]) -> Search:
-    from pylate_eigenli.evaluation.baselines import maxsim_top_k
+    from pylate_eigenli.scores.maxsim import maxsim_top_k
     from pylate_eigenli.tokens import collect
 
     np.save(Path(folder) / "tokens.npy", np.concatenate(list(documents)))

@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..scores.maxsim import maxsim_scores
 from ..spectral.background import Background, matrix_sum
 from ..spectral.background import Queries as PreparedQueries
 from ..spectral.settings import PRESETS, SpectralSettings
@@ -27,7 +28,7 @@ from ..tokens import TokenBatch
 from ..vectors.axis_codes import AxisCodes
 from ..vectors.encoder import Projections, SVSettings
 from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
-from .baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
+from .baselines import Muvera, pool_kmeans, pool_ward
 
 Documents = TypeVar("Documents")
 Queries = TypeVar("Queries")

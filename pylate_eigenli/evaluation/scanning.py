@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..indexes.exact_search import Hits
 from ..tokens import TokenBatch
-from .baselines.maxsim import top_k
+from ..vectors.ranking import top_k
 from .methods import Documents, Method, Queries, RelativeMethod
 
 

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from ..scores.maxsim import maxsim_scores
 from ..spectral.settings import SpectralSettings
 from ..spectral.subspace import Subspaces, check_k
 from ..tokens import TokenBatch, collect
-from .baselines import maxsim_scores
-from .baselines.maxsim import top_k
+from ..vectors.ranking import top_k
 from .methods import EigenLI
 from .metrics import ndcg
 

@@ -5,8 +5,9 @@ import pytest
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, compress, rerank
 from pylate_eigenli.evaluation import methods
-from pylate_eigenli.evaluation.baselines import Muvera, maxsim_scores, pool_kmeans, pool_ward
+from pylate_eigenli.evaluation.baselines import Muvera, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation.methods import Method, method
+from pylate_eigenli.scores.maxsim import maxsim_scores
 from pylate_eigenli.spectral.settings import SpectralSettings
 from pylate_eigenli.tokens import collect
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pylate_eigenli.evaluation.baselines.maxsim import top_k
 from pylate_eigenli.evaluation.methods import RelativeMethod, method
 from pylate_eigenli.evaluation.scanning import Scan
 from pylate_eigenli.evaluation.stored_parts import StoredParts
 from pylate_eigenli.tokens import collect
+from pylate_eigenli.vectors.ranking import top_k
 
 NAMES = ["full", "eigenli-8", "eigenli-sv-8", "plus", "plus-8", "ward-4", "muvera"]
 

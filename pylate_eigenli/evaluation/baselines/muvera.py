@@ -29,8 +29,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from ...scores.maxsim import row_ranges
 from ...tokens import TokenBatch
-from .maxsim import row_ranges
 
 _TOKENS_AT_ONCE = 4096  # their products with the random matrices take some 15 MB
 

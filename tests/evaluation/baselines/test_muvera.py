@@ -6,7 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pylate_eigenli.evaluation.baselines import Muvera, maxsim_scores, muvera
+from pylate_eigenli.evaluation.baselines import Muvera, muvera
+from pylate_eigenli.scores.maxsim import maxsim_scores
 from pylate_eigenli.tokens import collect
 
 

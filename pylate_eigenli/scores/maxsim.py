@@ -8,14 +8,14 @@ one block of products besides the scores themselves.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...spectral.subspace import check_k
-from ...tokens import TokenBatch
+from ..spectral.subspace import check_k
+from ..tokens import TokenBatch
+from ..vectors.ranking import top_k
 
 # Products of this many query tokens with this many document tokens are 8 MB: few enough to still
 # be in a processor's cache when their maxima are taken.
@@ -86,24 +86,6 @@ def maxsim_candidates(
         else np.zeros(0, np.float32)
         for i, rows in enumerate(candidates)
     ]
-
-
-def top_k(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
-    """Return the positions of the k highest scores (or all), best first, equal ones in order.
-
-    Examples
-    --------
-    >>> top_k(np.array([0.5, 0.7, 0.5, 0.9, 0.5]), 4)
-    array([3, 1, 0, 2])
-    """
-    check_k(k, None)
-    chosen = np.arange(len(scores))
-    if k < len(scores):
-        bar = np.partition(scores, len(scores) - k)[len(scores) - k]
-        # All that equal the k-th stay for now: a partition alone would keep arbitrary ones.
-        chosen = np.flatnonzero(scores >= bar)
-    order: NDArray[np.int64] = chosen[np.argsort(-scores[chosen], kind="stable")[:k]]
-    return order
 
 
 def maxsim_top_k(

@@ -7,14 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pylate.scores import colbert_scores
 
-from pylate_eigenli.evaluation.baselines import (
-    maxsim,
-    maxsim_candidates,
-    maxsim_scores,
-    maxsim_top_k,
-    top_k,
-)
+from pylate_eigenli.scores import maxsim
+from pylate_eigenli.scores.maxsim import maxsim_candidates, maxsim_scores, maxsim_top_k
 from pylate_eigenli.tokens import collect
+from pylate_eigenli.vectors.ranking import top_k
 
 
 def items(rng, n, d=16, longest=40):
@@ -101,7 +97,7 @@ class TestTopK:
 
     def test_no_k_is_refused(self):
         with pytest.raises(ValueError, match="positive integer"):
-            top_k(np.ones(3), 0)
+            maxsim_top_k(collect([np.eye(2)]), collect([np.eye(2)]), 0)
 
 
 class TestMaxsimTopK:

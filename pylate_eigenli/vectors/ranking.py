@@ -1,0 +1,32 @@
+"""The best of many scores, with ties broken the same way everywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def top_k(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
+    """Return the positions of the k highest scores (or all), best first, equal ones in order.
+
+    Parameters
+    ----------
+    scores
+        Shape: (n,).
+    k
+        Number of positions wanted, at least 1.
+
+    Examples
+    --------
+    >>> top_k(np.array([0.5, 0.7, 0.5, 0.9, 0.5]), 4)
+    array([3, 1, 0, 2])
+    """
+    chosen = np.arange(len(scores))
+    if k < len(scores):
+        bar = np.partition(scores, len(scores) - k)[len(scores) - k]
+        # All that equal the k-th stay for now: a partition alone would keep arbitrary ones.
+        chosen = np.flatnonzero(scores >= bar)
+    order: NDArray[np.int64] = chosen[np.argsort(-scores[chosen], kind="stable")[:k]]
+    return order
