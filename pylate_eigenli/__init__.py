@@ -1,45 +1,105 @@
-"""EigenLI for PyLate: late-interaction retrieval with one small subspace per document."""
+"""EigenLI for PyLate: late-interaction retrieval with one small subspace, or one vector, per document.
+
+The folders follow the data, from token embeddings to search results:
+
+``tokens``
+    The border: any form of embeddings becomes a ``TokenBatch``. All input checks are here.
+``spectral/``
+    Tokens to second moments to subspaces. A new spectral filter goes into ``filters``, a new
+    preset into ``settings``; ``background`` has idf and background subtraction, ``kernels/`` the
+    compiled eigensolver.
+``vectors/``
+    Subspaces to one vector to few bits: ``packing`` (the quadratic kernel), ``projection``,
+    ``encoder``, ``quantization`` (int8, int4 and 1-bit codes and their scan).
+``storage/``
+    Crash-safe files of named columns. It knows documents and arrays, not eigenvectors.
+``scores/``
+    Scores without an index: ``maxsim``, ``rank``, ``explanation``, ``training``.
+``indexes/``
+    ``eigenli`` (subspaces), ``single_vector`` (one vector per document), ``open_index``;
+    ``columns`` names the stored columns. A new ANN library is a module of ``ann/``, a new vector
+    database a module of ``databases/``.
+``models/``
+    Texts and page images to token embeddings.
+``corpus/``
+    Files to texts and pages, and the indexes that keep them: ``text_index``, ``page_index``.
+``evaluation/``
+    Methods, metrics, experiments and ``tuning``; ``baselines/``, and the results of the ``paper/``.
+``server/``, ``cli/``
+    The HTTP server and the command ``eigenli``.
+``errors``
+    Errors that a caller may catch, and the error for a missing extra.
+
+Imports go upwards in this list only as ``tests/test_layers.py`` allows.
+
+Glossary
+--------
+direction
+    A unit eigenvector of a document's second moment.
+subspace
+    The span of a document's first k directions; each direction can have a weight.
+spectral filter
+    The function that turns eigenvalues into weights: hard, soft, ridge, energy.
+floor
+    The weight of all directions outside the subspace, one number per document.
+projector, matrix
+    The d x d matrix that a subspace with weights and floor stands for.
+packed vector
+    The upper triangle of this matrix as one vector; its inner product with a query is the score.
+codes
+    A vector at 8, 4 or 1 bit per dimension, with a scale.
+background
+    The mean matrix of all documents of a collection.
+idf
+    Query weights that lower directions which many documents share.
+shortlist
+    The best documents of a fast first stage (scan, ANN or database).
+rescore, rerank
+    Score the shortlist again, by the exact subspace score or by MaxSim.
+segment
+    An immutable file of documents.
+tombstone
+    The mark of a removed document in a segment.
+generation
+    The number of a committed state of an index.
+snapshot
+    One committed state, as a reader sees it.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError
+from .errors import IndexFormatError, IndexLockedError, UnknownDocumentError, UploadError
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from .corpus.text_index import TextIndex
     from .evaluation.tuning import tune
     from .indexes.eigenli import EigenLIIndex
+    from .indexes.open_index import open_index
     from .indexes.single_vector import EigenLISVIndex
-    from .scores.explanation import Explanation, explain, explain_found
+    from .scores.explanation import explain
     from .scores.rank import rerank
-    from .scores.scores import (
-        EigenLIScores,
-        eigenli_kd_scores,
-        eigenli_scores,
-        eigenli_scores_pairwise,
-    )
+    from .scores.training import EigenLIScores
     from .spectral.analysis import analyze
     from .spectral.subspace import compress
     from .vectors.projection import SVProjection, TokenProjection
 
-# Imported when first used: the command line must not wait for torch to print its help.
+# A name is imported on first use, so that the command line prints its help without loading torch.
 _MODULES = {
     "EigenLIIndex": "indexes.eigenli",
     "EigenLISVIndex": "indexes.single_vector",
-    "EigenLIScores": "scores.scores",
-    "Explanation": "scores.explanation",
+    "EigenLIScores": "scores.training",
     "SVProjection": "vectors.projection",
+    "TextIndex": "corpus.text_index",
     "TokenProjection": "vectors.projection",
     "analyze": "spectral.analysis",
     "compress": "spectral.subspace",
-    "eigenli_kd_scores": "scores.scores",
-    "eigenli_scores": "scores.scores",
-    "eigenli_scores_pairwise": "scores.scores",
     "explain": "scores.explanation",
-    "explain_found": "scores.explanation",
+    "open_index": "indexes.open_index",
     "rerank": "scores.rank",
     "tune": "evaluation.tuning",
 }
@@ -48,20 +108,18 @@ __all__ = [
     "EigenLIIndex",
     "EigenLISVIndex",
     "EigenLIScores",
-    "Explanation",
     "IndexFormatError",
     "IndexLockedError",
     "SVProjection",
+    "TextIndex",
     "TokenProjection",
     "UnknownDocumentError",
+    "UploadError",
     "__version__",
     "analyze",
     "compress",
-    "eigenli_kd_scores",
-    "eigenli_scores",
-    "eigenli_scores_pairwise",
     "explain",
-    "explain_found",
+    "open_index",
     "rerank",
     "tune",
 ]

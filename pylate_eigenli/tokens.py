@@ -178,10 +178,8 @@ def collect(
             matrix = matrix[keep[i].to(matrix.device)]
         rows.append(matrix.to(device=device or rows[0].device if rows else device, dtype=dtype))
 
-    offsets = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
-    tokens = torch.cat(rows)
-    return _drop_padding(TokenBatch(tokens, offsets), name)
+    batch = TokenBatch(torch.cat(rows), offsets_of([len(row) for row in rows]))
+    return _drop_padding(batch, name)
 
 
 def _collect_padded(
@@ -217,12 +215,12 @@ def _drop_padding(batch: TokenBatch, name: Any) -> TokenBatch:
         problem = "has a length that overflows" if finite else "contains NaN or infinite values"
         raise ValueError(f"{name(item)}: token {token} {problem}")
     valid = values > 0
-    kept = np.concatenate([[0], np.cumsum(valid)])[batch.offsets]
+    kept = offsets_of(valid)[batch.offsets]
     empty = np.flatnonzero(np.diff(kept) == 0)
     if len(empty):
         raise ValueError(f"{name(int(empty[0]))} has no tokens: all its vectors are zero or masked")
     tokens = batch.tokens[torch.from_numpy(valid).to(batch.tokens.device)]
-    return TokenBatch(tokens, kept.astype(np.int64))
+    return TokenBatch(tokens, kept)
 
 
 def pad(embeddings: Any) -> Tensor:

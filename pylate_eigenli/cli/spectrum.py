@@ -1,9 +1,8 @@
-"""``eigenli spectrum``: how many directions documents have, and which k and filter fit."""
+"""``eigenli spectrum``: the spectra of documents, and a recommended k and filter."""
 
 from __future__ import annotations
 
 import json
-import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 def spectrum(
     source: SourceName,
     model: Model = None,
-    sample: Annotated[int, typer.Option(min=1, help="Documents to look at.")] = 500,
+    sample: Annotated[int, typer.Option(min=1, help="Number of documents to sample.")] = 500,
     plot: Annotated[
         Path | None,
         typer.Option(help="Draw the spectra to this file, .png or .svg.", show_default=False),
@@ -31,7 +30,7 @@ def spectrum(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Look at the spectra of documents and recommend a k and a filter."""
+    """Compute the spectra of documents and recommend a k and a filter."""
     with one_line_errors(debug):
         from ..corpus.sources import open_source
         from ..models.text_encoder import TextEncoder, encode
@@ -47,26 +46,20 @@ def spectrum(
             _show(found)
         for line in opened.unreadable:
             typer.echo(f"skipped: {line}", err=True)
-        # Last, so that what was computed is told even where there is nothing to draw with.
+        # Last, so that the results are printed even if matplotlib is missing.
         if plot is not None:
             found.plot(plot)
 
 
 def _sample(source: Source, document_length: int, n: int) -> list[str]:
-    """Return the texts of at most n documents, drawn from all."""
-    drawn: list[str] = []
-    generator = random.Random(0)
-    seen = 0
-    for part in source.parts(document_length):
-        for document in part.documents:
-            seen += 1
-            if len(drawn) < n:
-                drawn.append(document.whole)
-            elif (slot := generator.randrange(seen)) < n:
-                drawn[slot] = document.whole
-    if not drawn:
-        raise ValueError("there are no documents to look at")
-    return drawn
+    """Return the texts of at most n random documents."""
+    from ..spectral.sampling import sample_items
+
+    parts = source.parts(document_length)
+    texts = (document.whole for part in parts for document in part.documents)
+    if drawn := sample_items(texts, n, seed=0):
+        return drawn
+    raise ValueError("the source has no documents")
 
 
 def _values(found: Analysis) -> dict[str, Any]:

@@ -44,6 +44,15 @@ def open_index(
         Whether to show a progress bar while documents are added.
     settings
         Further options of the index, None for the default.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = open_index(folder, k=2, single_vector=True).add_documents(["a"], [[[0.6, 0.8, 0.0]]])
+    >>> index = open_index(folder)
+    >>> type(index).__name__, index.settings.k, len(index)
+    ('EigenLISVIndex', 2, 1)
     """
     folder = Path(path).resolve()
     meta = {} if override else Manifest.read(folder).meta

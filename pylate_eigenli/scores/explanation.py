@@ -1,42 +1,50 @@
-"""Why a document was found: what every token of the query contributes to its score.
+"""Explain a score: the contribution of every query token.
 
-A score is a sum over the query's tokens: of token q_i it counts what lies in the document's
-subspace, |P q_i|^2, with whatever weights, floor, idf and background the index has. So the
-contribution of a token is the score of the query that consists of this token alone, and that is how
-it is computed here: by the very functions that compute scores, for any index and re-ranking.
+A score is a sum over the query tokens. The contribution of a token therefore equals the score of a
+query that holds only this token, and the same functions that compute scores compute contributions:
+:meth:`Subspaces.contributions <pylate_eigenli.spectral.subspace.Subspaces.contributions>` for token
+embeddings, the search of an index for its documents.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..errors import UnknownDocumentError
-from ..indexes.base import DocumentIndex
-from ..spectral.filters import SpectralFilter, as_filter
+from ..spectral.filters import SpectralFilter
+from ..spectral.settings import Centering, SpectralSettings, with_preset
 from ..spectral.subspace import ShortDocuments
-from ..storage import DocumentId
-from ..tokens import TokenBatch, collect
-from ..vectors.encoder import Projections, SVSettings
-from ..vectors.packing import pack_moments
+from ..tokens import collect
+
+
+class _Index(Protocol):
+    """The part of an index that explanations need."""
+
+    @property
+    def dim(self) -> int | None: ...
+    @property
+    def settings(self) -> SpectralSettings: ...
+    def __contains__(self, document_id: object, /) -> bool: ...
+    def __call__(self, *args: Any, **options: Any) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A score, token by token.
+    """The contributions of query tokens to a score.
 
     Parameters
     ----------
     contributions
-        What each token of the query adds to the score. Shape: (query tokens,), float32.
+        Contribution of each query token. Shape: (query tokens,), float32.
     eigenvalues
-        The document's spectrum: all eigenvalues of its second moment that are not zero,
-        descending, or None where its tokens are not at hand. Shape: (rank,), float32.
+        Non-zero eigenvalues of the document's second moment, descending; None for a document of
+        an index. Shape: (rank,), float32.
 
     Examples
     --------
@@ -54,14 +62,53 @@ class Explanation:
 
 
 def explain(
+    query_embeddings: Any, document: Any, *, index: _Index | None = None, **options: Any
+) -> Explanation:
+    """Explain the score of a query and a document, token by token.
+
+    Parameters
+    ----------
+    query_embeddings
+        Shape: (query tokens, d).
+    document
+        Token embeddings of the document, shape (tokens, d); or its id, if ``index`` is given.
+    index
+        An index that holds the document. The explanation is of the score of this index.
+    options
+        Without an index the settings of :func:`explain_embeddings`: ``k``, ``short_documents``,
+        ``filter``, ``centering`` and ``corpus_mean``. With an index the options of the search:
+        ``idf``, ``background`` and, for :class:`pylate_eigenli.EigenLISVIndex`, ``rerank``.
+
+    Examples
+    --------
+    >>> document = [[1.0, 0.0, 0.0, 0.0], [0.8, 0.6, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
+    >>> query = [[0.0, 1.0, 0.0, 0.0], [0.6, 0.0, 0.8, 0.0], [0.0, 0.0, 0.0, 1.0]]
+    >>> explain(query, document, k=2).contributions.round(2)
+    array([1.  , 0.36, 0.  ], dtype=float32)
+
+    >>> import tempfile
+    >>> from pylate_eigenli import EigenLIIndex
+    >>> index = EigenLIIndex(tempfile.mkdtemp(), k=2, show_progress=False)
+    >>> index = index.add_documents(["a"], [document])
+    >>> explain(query, "a", index=index).contributions.round(2)
+    array([1.  , 0.36, 0.  ], dtype=float32)
+    """
+    if index is None:
+        return explain_embeddings(query_embeddings, document, **options)
+    return explain_found(index, query_embeddings, [document], **options)[0]
+
+
+def explain_embeddings(
     query_embeddings: Any,
     document_embeddings: Any,
     k: int = 32,
     *,
     short_documents: ShortDocuments = "fill",
     filter: str | SpectralFilter = "hard",
+    centering: Centering = "none",
+    corpus_mean: ArrayLike | None = None,
 ) -> Explanation:
-    """Explain the score of a query and a document given as token embeddings.
+    """Explain the score that :class:`pylate_eigenli.EigenLIIndex` gives a document.
 
     Parameters
     ----------
@@ -69,34 +116,31 @@ def explain(
         Shape: (query tokens, d).
     document_embeddings
         Shape: (tokens, d).
-    k, short_documents, filter
-        As for :class:`pylate_eigenli.EigenLIIndex`.
+    k, short_documents, filter, centering, corpus_mean
+        Settings of the index.
 
     Examples
     --------
     >>> document = [[1.0, 0.0, 0.0, 0.0], [0.8, 0.6, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
-    >>> query = [[0.0, 1.0, 0.0, 0.0], [0.6, 0.0, 0.8, 0.0], [0.0, 0.0, 0.0, 1.0]]
-    >>> explanation = explain(query, document, k=2)
-    >>> explanation.contributions.round(2)
-    array([1.  , 0.36, 0.  ], dtype=float32)
-    >>> explanation.eigenvalues.round(2)
+    >>> explain_embeddings(document[:1], document, k=2).eigenvalues.round(2)
     array([2., 1.], dtype=float32)
     """
+    given = with_preset(None, filter, centering=centering, corpus_mean=corpus_mean)
+    settings = SpectralSettings(k=k, short_documents=short_documents, **given)
     document = collect([document_embeddings], device="cpu")
-    query = collect([query_embeddings], dim=document.dim, device="cpu", names="query").tokens
-    alone = TokenBatch(query, np.arange(len(query) + 1, dtype=np.int64))
-    settings = SVSettings(k=k, short_documents=short_documents, filter=str(as_filter(filter)))
-    vector = Projections().packed(document, settings)[0]
-    return Explanation((pack_moments(alone) @ vector).numpy(), spectrum(document.tokens))
+    query = collect([query_embeddings], dim=document.dim, device="cpu", names="query")
+    tokens = settings.centred_queries(query).tokens
+    (contributions,) = settings.subspaces(document).contributions(tokens).numpy()
+    return Explanation(contributions, spectrum(document.tokens))
 
 
 def explain_found(
-    index: DocumentIndex[Any],
+    index: _Index,
     query_embeddings: Any,
-    documents_ids: Sequence[DocumentId],
+    documents_ids: Sequence[str | int],
     **search_options: Any,
 ) -> list[Explanation]:
-    """Explain the scores that an index gives documents for a query.
+    """Explain the scores that an index gives several documents for one query.
 
     Parameters
     ----------
@@ -105,14 +149,14 @@ def explain_found(
     query_embeddings
         Shape: (query tokens, d).
     documents_ids
-        The documents, for instance those found.
+        Ids of the documents, for instance of the hits of a search.
     search_options
-        What the index was searched with: ``idf``, ``background`` and, where it knows them,
-        ``rerank`` and ``n_candidates``.
+        The options of that search: ``idf``, ``background`` and, for
+        :class:`pylate_eigenli.EigenLISVIndex`, ``rerank``.
 
     Returns
     -------
-    For each document an explanation without a spectrum. Totals are the scores of the index.
+    One explanation per document, without eigenvalues. Its total is the score of the index.
 
     Examples
     --------
@@ -122,9 +166,9 @@ def explain_found(
     >>> documents = torch.eye(8).reshape(2, 4, 8)
     >>> index = index.add_documents(["first", "second"], documents)
     >>> query = documents[1][:2]
-    >>> found = index(query, k=1)[0]
-    >>> (explanation,) = explain_found(index, query, [hit["id"] for hit in found])
-    >>> round(explanation.total - found[0]["score"], 5)
+    >>> hits = index(query, k=1)[0]
+    >>> (explanation,) = explain_found(index, query, [hit["id"] for hit in hits])
+    >>> round(explanation.total - hits[0]["score"], 5)
     0.0
     """
     ids = list(documents_ids)
@@ -137,23 +181,23 @@ def explain_found(
     alone, copies = query.tokens[:, None], 1
     rerank = search_options.get("rerank") or getattr(index, "rerank", "none")
     if index.settings.centering == "both" and rerank != "maxsim":
-        # Alone, a token is its own mean, and nothing is left of it. With its opposite beside it,
-        # it stays what it is among the others.
+        # Centering turns a single token into zero. A pair of opposite tokens has the mean zero and
+        # keeps the token as it is in the whole query.
         centred = query.centred().tokens
         alone, copies = torch.stack([centred, -centred], dim=1), 2
     contributions = np.zeros((len(ids), len(alone)), np.float32)
     row_of = {document_id: row for row, document_id in enumerate(ids)}
     tokens = torch.nonzero(alone.any(dim=(1, 2)))[:, 0].tolist()
     if tokens:
-        answers = index(alone[tokens], k=len(ids), subset=ids, **search_options)
-        for token, hits in zip(tokens, answers, strict=True):
+        results = index(alone[tokens], k=len(ids), subset=ids, **search_options)
+        for token, hits in zip(tokens, results, strict=True):
             for hit in hits:
                 contributions[row_of[hit["id"]], token] = hit["score"] / copies
     return [Explanation(row) for row in contributions]
 
 
 def spectrum(document_embeddings: Any) -> NDArray[np.float32]:
-    """Return the eigenvalues of a document's second moment that are not zero, descending.
+    """Return the non-zero eigenvalues of a document's second moment, descending.
 
     Parameters
     ----------
@@ -162,7 +206,7 @@ def spectrum(document_embeddings: Any) -> NDArray[np.float32]:
 
     Returns
     -------
-    Shape: (rank,), float32. For unit tokens their sum is the number of tokens.
+    Shape: (rank,), float32. The eigenvalues of unit tokens add up to the number of tokens.
     """
     tokens = collect([document_embeddings], dtype=torch.float64, device="cpu").tokens
     values = torch.linalg.svdvals(tokens).square().float().numpy()

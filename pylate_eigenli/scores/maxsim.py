@@ -1,8 +1,7 @@
 """Exact MaxSim: sum over query tokens of the largest inner product with a document's tokens.
 
-All tokens of a block of documents are multiplied with those of the queries at once; the maxima are
-then taken per document, over runs of different lengths. Nothing is padded, and memory is bounded by
-one block of products besides the scores themselves.
+One matrix product covers a block of query tokens and a block of document tokens; the maxima are
+then taken per document. There is no padding, and memory is bounded by the scores and one block.
 """
 
 from __future__ import annotations
@@ -14,11 +13,10 @@ import torch
 from numpy.typing import NDArray
 
 from ..spectral.subspace import check_k
-from ..tokens import TokenBatch
+from ..tokens import TokenBatch, offsets_of
 from ..vectors.ranking import top_k
 
-# Products of this many query tokens with this many document tokens are 8 MB: few enough to still
-# be in a processor's cache when their maxima are taken.
+# A block of products takes 8 MB, so it is still in the cache when its maxima are taken.
 _QUERY_TOKENS = 1024
 _DOCUMENT_TOKENS = 2048
 _SCORES_BYTES = 64 << 20
@@ -65,18 +63,18 @@ def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.floa
 def maxsim_candidates(
     queries: TokenBatch, documents: TokenBatch, candidates: Sequence[NDArray[np.int64]]
 ) -> list[NDArray[np.float32]]:
-    """Score each query against its own candidates, as re-ranking does.
+    """Score each query against its own candidates, for reranking.
 
     Parameters
     ----------
     queries, documents
         Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
     candidates
-        For each query the positions of its candidates among the documents. Shape: (n_i,) each.
+        For each query the positions of its candidates in ``documents``. Shape: (n_i,) each.
 
     Returns
     -------
-    For each query the scores of its candidates, in their order. Shape: (n_i,) each, float32.
+    For each query the scores of its candidates, in the same order. Shape: (n_i,) each, float32.
     """
     if len(queries) != len(candidates):
         raise ValueError(f"{len(queries)} queries, but {len(candidates)} lists of candidates")
@@ -98,12 +96,12 @@ def maxsim_top_k(
     queries, documents
         Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
     k
-        Number of documents wanted per query.
+        Number of documents per query.
 
     Returns
     -------
-    For each query the positions of its best min(k, documents) documents and their scores, best
-    first; of equal scores the earlier document wins.
+    For each query the positions and scores of its best min(k, documents) documents, best first.
+    The earlier document wins a tie.
 
     Examples
     --------
@@ -126,7 +124,7 @@ def maxsim_top_k(
 
 
 def row_ranges(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:
-    """Cut items into consecutive ranges of at most ``rows`` rows, but at least one item.
+    """Divide items into consecutive ranges of at most ``rows`` rows and at least one item.
 
     Examples
     --------
@@ -147,9 +145,9 @@ def _slice(batch: TokenBatch, begin: int, end: int) -> TokenBatch:
 
 
 def _take(batch: TokenBatch, items: NDArray[np.int64]) -> TokenBatch:
-    """Return chosen items, in their order."""
-    offsets = np.concatenate([[0], np.cumsum(batch.lengths[items])])
-    # Row numbers of all items in one go: count up, restarting at each item's first row.
+    """Return the chosen items, in the given order."""
+    offsets = offsets_of(batch.lengths[items])
+    # All row numbers at once: a count that jumps to the first row of each item.
     jumps = np.repeat(batch.offsets[items] - offsets[:-1], batch.lengths[items])
     rows = torch.from_numpy(np.arange(offsets[-1]) + jumps).to(batch.tokens.device)
     return TokenBatch(batch.tokens[rows], offsets)

@@ -1,4 +1,4 @@
-"""Re-rank candidates by EigenLI, with the signature of ``pylate.rank.rerank``."""
+"""Rerank candidates by EigenLI, with the signature of ``pylate.rank.rerank``."""
 
 from __future__ import annotations
 
@@ -22,29 +22,24 @@ def rerank(
     short_documents: ShortDocuments = "fill",
     filter: str | SpectralFilter = "hard",
 ) -> list[list[RerankResult]]:
-    """Order each query's documents by their EigenLI score.
+    """Sort the candidates of each query by their EigenLI score.
 
     Parameters
     ----------
     documents_ids
-        The candidates of each query.
+        Ids of the candidates of each query.
     queries_embeddings
-        Token embeddings of the queries, one item per query.
+        Token embeddings of the queries.
     documents_embeddings
-        For each query the token embeddings of its candidates, in the order of ``documents_ids``.
+        Token embeddings of the candidates of each query, in the order of ``documents_ids``.
     device
-        Where to compute. By default where the embeddings are.
-    k
-        Number of directions to keep per document.
-    short_documents
-        What documents of fewer than k independent tokens get for the rest: ``"fill"`` or
-        ``"truncate"``. See :func:`pylate_eigenli.compress`.
-    filter
-        How much the directions count, see :func:`pylate_eigenli.compress`.
+        Device of the computation. By default the device of the embeddings.
+    k, short_documents, filter
+        Settings of the compression, see :func:`pylate_eigenli.compress`.
 
     Returns
     -------
-    For each query its candidates as ``RerankResult``, best first; equal scores keep their order.
+    For each query a list of ``RerankResult``, best first. Equal scores keep their order.
 
     Examples
     --------
@@ -62,7 +57,7 @@ def rerank(
     if not len(queries) == len(documents_ids) == len(documents_embeddings):
         raise ValueError(
             f"{len(queries)} queries, {len(documents_ids)} lists of ids and "
-            f"{len(documents_embeddings)} lists of documents: their numbers must agree"
+            f"{len(documents_embeddings)} lists of documents must have the same length"
         )
     results: list[list[RerankResult]] = []
     for i, (query, ids, documents) in enumerate(
@@ -76,10 +71,7 @@ def rerank(
         names = [f"document {document_id!r}" for document_id in ids]
         tokens = collect(documents, dim=queries.dim, device=query.device, names=names)
         subspaces = subspaces_of(tokens, k, short_documents, as_filter(filter))
-        caught = ((subspaces.rows @ query.mT) ** 2).sum(1)
-        owner = torch.repeat_interleave(torch.from_numpy(subspaces.ranks)).to(caught.device)
-        scores = torch.zeros_like(subspaces.floors).index_add_(0, owner, caught)
-        scores = torch.lerp(scores, query.square().sum(), subspaces.floors)
+        scores = subspaces.contributions(query).sum(1)
         values, order = torch.sort(scores, descending=True, stable=True)
         results.append(
             [

@@ -1,10 +1,10 @@
-"""Look at the spectra of a collection: how many directions its documents have, and which k fits."""
+"""Analyze the spectra of a collection: the rank of its documents and a fitting k and filter."""
 
 from __future__ import annotations
 
 import heapq
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,45 +13,47 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..errors import require
 from ..tokens import TokenBatch, collect, split_items
+from .sampling import sample_items
 
 _LONGEST = 8
 _BATCH = 64
-_ENOUGH = 0.8  # of the energy
-_FEW = 0.1  # of the documents
-_STEEP = 0.97  # of the energy: cutting there or weighing hardly differ
+_ENOUGH = 0.8  # share of the energy that the recommended k holds
+_FEW = 0.1  # share of documents that may be shorter than k
+_STEEP = 0.97  # share of the energy from which on a hard cut and soft weights hardly differ
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """What :func:`analyze` found.
+    """Spectral statistics of a collection, returned by :func:`analyze`.
 
     Parameters
     ----------
     documents
-        Number of documents that were looked at, of all that were given.
+        Number of sampled documents.
     dim
         Dimension d of the token vectors.
     tokens_per_document
-        Their mean number.
+        Mean number of tokens per document.
     spectra
-        Eigenvalues of documents divided by their sum, descending. Shape: (documents, d).
+        Normalised eigenvalues of each sampled document, descending. Shape: (documents, d).
     longest
-        The same of the longest documents of all. Shape: (at most 8, d).
+        Normalised eigenvalues of the longest documents of the collection. Shape: (at most 8, d).
     effective_rank
-        Mean of exp(entropy of the spectrum): of an even spectrum of r directions it is r.
+        Mean of exp(entropy of the spectrum). An even spectrum of r directions has the value r.
     anisotropy
-        Mean cosine of two tokens, whatever documents they are from.
+        Mean cosine of two tokens of the sample.
     mean
         The mean token. Shape: (d,).
     energy
-        By k, the mean share of the energy that the first k directions hold.
+        For each k, the mean share of the energy in the first k directions.
     shorter
-        By k, the share of documents with fewer than k tokens.
+        For each k, the share of documents with fewer than k tokens.
     k, filter
-        What we recommend, to begin with.
+        Recommended settings to start with.
     reason
-        Why.
+        The reason for the recommendation.
 
     Examples
     --------
@@ -77,14 +79,16 @@ class Analysis:
     reason: str
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draw the spectra of the longest and of random documents, as the suffix of path says."""
-        try:
-            from matplotlib.figure import Figure
-        except ImportError as error:
-            raise ImportError(
-                'plots need matplotlib: pip install "pylate-eigenli[plot]"'
-            ) from error
-        figure = Figure(figsize=(8, 3.2), layout="constrained")
+        """Plot the spectra of the longest and of random documents.
+
+        Parameters
+        ----------
+        path
+            The file to write. Its suffix sets the format, for instance ``.png`` or ``.svg``.
+        """
+        figure = require("matplotlib.figure", "plot", "drawing spectra").Figure(
+            figsize=(8, 3.2), layout="constrained"
+        )
         axes = figure.subplots(1, 2, sharey=True)
         at = np.arange(1, self.dim + 1)
         for axis, title, spectra in (
@@ -92,7 +96,7 @@ class Analysis:
             (axes[1], "random documents", self.spectra[:_LONGEST]),
         ):
             for spectrum in spectra:
-                # Zeros have no place on a logarithmic axis: the line ends with the rank.
+                # A logarithmic axis has no zero, so each line ends at the rank.
                 axis.semilogy(at, np.where(spectrum > 1e-9, spectrum, np.nan), lw=0.8, alpha=0.7)
             axis.semilogy(at, np.maximum(self.spectra.mean(0), 1e-9), "k--", lw=1.5, label="mean")
             axis.axvline(self.k, color="grey", lw=0.8, ls=":", label=f"k = {self.k}")
@@ -103,7 +107,7 @@ class Analysis:
 
 
 def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Analysis:
-    """Look at the spectra of a collection and recommend a k and a filter.
+    """Compute the spectra of a sample of documents and recommend a k and a filter.
 
     Parameters
     ----------
@@ -111,9 +115,9 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
         Token embeddings, read once: an iterable (also a generator) of (tokens, d) arrays or
         tensors, or a padded 3-D batch.
     sample
-        Number of documents to look at, drawn from all.
+        Number of documents to sample.
     seed
-        Seeds the draw.
+        Seed of the sample.
 
     Examples
     --------
@@ -125,7 +129,9 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
     """
     if sample < 1:
         raise ValueError(f"sample must be positive, got {sample}")
-    drawn, longest = _draw(split_items(documents_embeddings), sample, seed)
+    longest: list[tuple[int, int, Any]] = []
+    documents = _recording_longest(split_items(documents_embeddings), longest)
+    drawn = sample_items(documents, sample, seed)
     if not drawn:
         raise ValueError("no documents were given")
     batch = collect(drawn, device="cpu")
@@ -142,7 +148,7 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
         dim=d,
         tokens_per_document=float(batch.lengths.mean()),
         spectra=spectra,
-        longest=_spectra(collect(longest, dim=d, device="cpu")),
+        longest=_spectra(collect(_documents_of(longest), dim=d, device="cpu")),
         effective_rank=float(np.exp(entropy).mean()),
         anisotropy=_anisotropy(batch.tokens),
         mean=batch.tokens.double().mean(0).numpy(),
@@ -154,26 +160,27 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
     )
 
 
-def _draw(documents: Iterable[Any], sample: int, seed: int) -> tuple[list[Any], list[Any]]:
-    """Return a uniform sample of the documents, and the longest ones, the longest first."""
-    random = np.random.default_rng(seed)
-    drawn: list[Any] = []
-    longest: list[tuple[int, int, Any]] = []  # a heap; the number breaks ties
-    for number, document in enumerate(documents):
-        if number < sample:
-            drawn.append(document)
-        elif (slot := int(random.integers(number + 1))) < sample:
-            drawn[slot] = document
-        entry = (len(document), -number, document)
-        if len(longest) < _LONGEST:
-            heapq.heappush(longest, entry)
-        elif entry[:2] > longest[0][:2]:
-            heapq.heapreplace(longest, entry)
-    return drawn, [document for *_, document in sorted(longest, key=lambda e: e[:2], reverse=True)]
+def _recording_longest(
+    documents: Iterable[Any], longest: list[tuple[int, int, Any]]
+) -> Iterator[Any]:
+    """Yield all documents, and keep the longest ones in the heap ``longest``.
+
+    The stream can be read only once, so this happens while it is sampled. Heap entries are
+    (length, -position, document): the position breaks ties in favour of the earlier document.
+    """
+    for position, document in enumerate(documents):
+        push = heapq.heappush if position < _LONGEST else heapq.heappushpop
+        push(longest, (len(document), -position, document))
+        yield document
+
+
+def _documents_of(longest: list[tuple[int, int, Any]]) -> list[Any]:
+    """Return the documents of the heap, the longest first."""
+    return [document for *_, document in sorted(longest, key=lambda entry: entry[:2])][::-1]
 
 
 def _spectra(batch: TokenBatch) -> NDArray[np.float64]:
-    """Return the eigenvalues of documents divided by their sum, descending. Shape: (n, d)."""
+    """Return the normalised eigenvalues of documents, descending. Shape: (n, d)."""
     items = list(batch)
     parts = []
     for begin in range(0, len(items), _BATCH):
@@ -193,12 +200,12 @@ def _anisotropy(tokens: Tensor) -> float:
 
 
 def _recommend(energy: dict[int, float], shorter: dict[int, float], d: int) -> tuple[int, str, str]:
-    """Return k, filter and reason."""
+    """Return the recommended k and filter, and the reason."""
     k = next((k for k in energy if energy[k] >= _ENOUGH and 2 * k <= d), max(d // 2, 1))
     held, short = energy[k], shorter[k]
     why = f"{k} directions hold {held:.0%} of the energy"
     if held >= _STEEP and short <= _FEW:
-        return k, "hard", f"{why}, so that a cut there loses little"
+        return k, "hard", f"{why}, so a cut at {k} loses little"
     if short > _FEW:
-        return k, "soft", f"{why}; {short:.0%} of the documents are shorter than that"
-    return k, "soft", f"{why}: weights keep what a cut would make arbitrary"
+        return k, "soft", f"{why}; {short:.0%} of the documents are shorter than {k} tokens"
+    return k, "soft", f"{why}, so the place of a hard cut would be arbitrary"

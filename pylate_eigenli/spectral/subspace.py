@@ -28,7 +28,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..tokens import TokenBatch, collect
+from ..tokens import TokenBatch, collect, offsets_of
 from .filters import Hard, Spectra, SpectralFilter, as_filter
 from .kernels.eigensolver import orient, solve
 from .kernels.moments import TOKENS_PER_PART
@@ -40,6 +40,9 @@ _DOCUMENTS_PER_TASK = 16
 # Eigenvalues below this share of the largest, in units of the precision, are not told from zero:
 # where there should be none, there are up to 2 of them, and 12 for thousands of equal tokens.
 _NOISE = 64
+# Some BLAS libraries add up all rows of a product in one running sum, whose rounding errors grow
+# with the number of tokens and pass for directions. Sums of short products stay below _NOISE.
+_TOKENS_PER_PRODUCT = 256
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,23 @@ class Subspaces:
     def rows(self) -> Tensor:
         """What is stored and scored: sqrt(weight_j) w_j. Shape: (directions, d)."""
         return self.bases * self.weights.sqrt()[:, None]
+
+    def contributions(self, query: Tensor) -> Tensor:
+        """Return the score of each query token with each document; a row sums to the score.
+
+        Parameters
+        ----------
+        query
+            Shape: (tokens, d).
+
+        Returns
+        -------
+        Shape: (documents, tokens).
+        """
+        caught = (self.rows @ query.mT).square()
+        owner = torch.repeat_interleave(torch.from_numpy(self.ranks)).to(caught.device)
+        inside = caught.new_zeros(len(self), len(query)).index_add_(0, owner, caught)
+        return torch.lerp(inside, query.square().sum(1), self.floors[:, None])
 
 
 def compress(
@@ -161,15 +181,13 @@ def subspaces_of(
     above = np.maximum(filter.weights(spectra) - floors[:, None], 0)
     below_one = floors[:, None] < 1
     weights = np.where(below_one, above / np.where(below_one, 1 - floors[:, None], 1), 1)
-    offsets = np.zeros(len(batch) + 1, np.int64)
-    np.cumsum(kept, out=offsets[1:])
     used = torch.from_numpy(weights).to(bases)
     if (kept < k).any():
         valid = torch.arange(k) < torch.from_numpy(kept)[:, None]
         bases, eigenvalues, used = bases[valid], eigenvalues[valid], used[valid]
     return Subspaces(
         bases=bases.reshape(-1, batch.dim),
-        offsets=offsets,
+        offsets=offsets_of(kept),
         eigenvalues=eigenvalues.reshape(-1),
         weights=used.reshape(-1),
         floors=torch.from_numpy(floors).to(bases),
@@ -212,7 +230,8 @@ def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) ->
         for_ranges(task, n, _DOCUMENTS_PER_TASK)
     for i in np.flatnonzero(ranks < 0):
         x = batch.tokens[int(batch.offsets[i]) : int(batch.offsets[i + 1])].double()
-        eigenvalues, vectors = torch.linalg.eigh(x.T @ x)
+        moment = sum(part.mT @ part for part in torch.split(x, _TOKENS_PER_PRODUCT))
+        eigenvalues, vectors = torch.linalg.eigh(moment)
         order = range(batch.dim - 1, max(batch.dim - 1 - min(k, len(x)), -1), -1)
         chosen = [j for j in order if eigenvalues[j] > tolerances[i] * eigenvalues[-1]]
         ranks[i] = len(chosen)

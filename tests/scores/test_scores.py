@@ -11,13 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pylate import losses, scores
 
-from pylate_eigenli import (
-    EigenLIScores,
-    compress,
-    eigenli_kd_scores,
-    eigenli_scores,
-    eigenli_scores_pairwise,
-)
+from pylate_eigenli import EigenLIScores, compress
+from pylate_eigenli.scores.scores import eigenli_kd_scores, eigenli_scores, eigenli_scores_pairwise
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -20,34 +20,32 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import precise
 from .householder import dot, reflect_back, tridiagonalise
 from .moments import BLOCK, gram, in_whole_lanes, padded, second_moment
 from .simd import LANES, load, splat, store
 from .tridiagonal import eigenvectors, largest_eigenvalues
-
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 
 _ORTHOGONALITY = np.float32(1e-6)  # largest inner product accepted between two unit eigenvectors
 _OVERLAP = np.float32(0.1)  # largest one taken out of them; beyond, they may be one and the same
 _NEGLIGIBLE = 1e-18  # components of unit vectors; their products would be subnormal, which is slow
 
 
-@_jit
+@precise
 def _subtract(row: Any, scale: Any, x: Any) -> None:
     for c in range(0, row.shape[0], LANES):
         store(row, c, load(row, c) - splat(scale) * load(x, c))
 
 
-@_jit
+@precise
 def _normalise(row: Any) -> None:
     scale = splat(np.float32(1 / math.sqrt(dot(row, row, 0, row.shape[0]))))
     for c in range(0, row.shape[0], LANES):
         store(row, c, load(row, c) * scale)
 
 
-@_jit
+@precise
 def _orthonormalise(z: Any, rank: int) -> bool:
     """Make the first rows of z orthonormal; return False where that cannot be done.
 
@@ -68,7 +66,7 @@ def _orthonormalise(z: Any, rank: int) -> bool:
     return True
 
 
-@_jit
+@precise
 def _lift(x: Any, z: Any, rank: int, out: Any) -> None:
     """Map eigenvectors of XX' to those of X'X: w = X'z, orthonormalised.
 
@@ -95,7 +93,7 @@ def _lift(x: Any, z: Any, rank: int, out: Any) -> None:
         _normalise(out[r])
 
 
-@_jit
+@precise
 def orient(w: Any, rank: int) -> None:
     """Choose each row's sign so that its largest component is positive: same input, same bytes."""
     for r in range(rank):
@@ -114,7 +112,7 @@ def orient(w: Any, rank: int) -> None:
                 row[j] = -row[j]
 
 
-@_jit
+@precise
 def solve(
     tokens: Any, offsets: Any, k: int, tolerances: Any, bases: Any, values: Any, ranks: Any
 ) -> None:

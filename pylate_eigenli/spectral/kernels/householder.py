@@ -10,14 +10,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import precise
 from .simd import LANES, load, load_four, splat, store, total, totals
 
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 
-
-@_jit
+@precise
 def dot(x: Any, y: Any, begin: int, end: int) -> Any:
     """Return the inner product of a part of two rows, in whole lanes."""
     products = splat(np.float32(0))
@@ -26,7 +24,7 @@ def dot(x: Any, y: Any, begin: int, end: int) -> Any:
     return total(products)
 
 
-@_jit
+@precise
 def _update(row: Any, c: int, v: Any, w: Any, x: Any, y: Any) -> Any:
     """Subtract v y + w x from the lanes of a row from c on, and return them."""
     updated = load(row, c) - v * y - w * x
@@ -34,7 +32,7 @@ def _update(row: Any, c: int, v: Any, w: Any, x: Any, y: Any) -> Any:
     return updated
 
 
-@_jit
+@precise
 def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -> None:
     """Subtract v w' + w v' from the rows from ``begin`` on, and write their product with z to out.
 
@@ -65,7 +63,7 @@ def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -
         store(out, i, load_four(out, i) + totals(s0, s1, s2, s3))
 
 
-@_jit
+@precise
 def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) -> None:
     """Reduce a symmetric matrix to tridiagonal form.
 
@@ -125,7 +123,7 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
         diagonal[n - 1] -= 2 * v[n - 2, n - 1] * w[n - 1]
 
 
-@_jit
+@precise
 def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
     """Turn eigenvectors of the tridiagonal matrix into those of the matrix it was reduced from.
 

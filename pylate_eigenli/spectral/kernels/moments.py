@@ -10,11 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import precise
 from .simd import LANES, load, splat, store, totals
-
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
 
 BLOCK = 2 * LANES
 """Dimensions that are summed at a time."""
@@ -26,13 +24,13 @@ TOKENS_PER_SUM = 64
 TOKENS_PER_PART = 64 * TOKENS_PER_SUM
 
 
-@_jit
+@precise
 def padded(n: int, step: int) -> int:
     """Return the next whole number of steps."""
     return -(-n // step) * step
 
 
-@_jit
+@precise
 def in_whole_lanes(x: Any, buffer: Any) -> Any:
     """Return a view of the buffer that holds x, with zeros up to whole lanes both ways."""
     m, d = x.shape
@@ -43,7 +41,7 @@ def in_whole_lanes(x: Any, buffer: Any) -> Any:
     return whole
 
 
-@_jit
+@precise
 def _part_of_moment(x: Any, out: Any) -> None:
     m, d = x.shape
     zero = splat(np.float32(0))
@@ -75,7 +73,7 @@ def _part_of_moment(x: Any, out: Any) -> None:
                 store(r3, c + LANES, t3)
 
 
-@_jit
+@precise
 def second_moment(x: Any, out: Any) -> None:
     """Write X'X of x (m, d) to the upper blocks of out (d, d); d has to be a multiple of BLOCK."""
     m, d = x.shape
@@ -90,7 +88,7 @@ def second_moment(x: Any, out: Any) -> None:
                     store(to, c, load(to, c) + load(row, c))
 
 
-@_jit
+@precise
 def gram(x: Any, out: Any) -> None:
     """Write XX' of x (m, d) to the upper blocks of out (m, m)."""
     m, d = x.shape

@@ -12,13 +12,12 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from .compiled import reordered
 from .simd import LANES, load, load_eight, select_less, splat, splat_eight, store
 
 # Sums may be reordered (that is what vectorises them), but NaN and infinity keep their meaning:
 # a failed factorisation must be seen.
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 
 _BISECTIONS = 22  # interval of 2**-22 of the spectrum's width: past float32's own noise
 _REFINEMENTS = 3  # Rayleigh quotient corrections converge cubically from there ...
@@ -26,7 +25,7 @@ _SETTLED = 1e-9  # ... and need not go further than this share of the largest: f
 _AT_ONCE = 4 * 8  # bisections in step: while one division is under way, others can begin
 
 
-@_jit
+@reordered
 def largest_eigenvalues(diagonal: Any, off: Any, k: int, out: Any) -> float:
     """Bisect for the k largest eigenvalues, descending; return the final interval's width.
 
@@ -86,7 +85,7 @@ def largest_eigenvalues(diagonal: Any, off: Any, k: int, out: Any) -> float:
     return float((high - low) / 2.0**_BISECTIONS)
 
 
-@_jit
+@reordered
 def eigenvectors(diagonal: Any, off: Any, values: Any, settled: Any, z: Any) -> None:
     """Refine eigenvalues and compute their unit eigenvectors.
 

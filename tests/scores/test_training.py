@@ -8,7 +8,7 @@ from helpers.strategies import documents, orthogonal
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pylate_eigenli.scores.projector import smooth_projector
+from pylate_eigenli.scores.training import smooth_projector
 
 D = 5
 FULL_RANK = {

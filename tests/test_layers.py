@@ -1,0 +1,97 @@
+"""The architecture: import directions between folders, and rules that name one place for a thing."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import pylate_eigenli
+
+ROOT = Path(pylate_eigenli.__file__).parent
+MODULES = sorted(ROOT.rglob("*.py"))
+TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text("utf-8")) for path in MODULES}
+
+# Each entry of the package may import the entries listed here, and itself.
+_BASE = {"errors", "tokens", "spectral", "vectors", "storage", "scores", "indexes"}
+LAYERS = {
+    "errors": set(),
+    "tokens": {"errors"},
+    "spectral": {"errors", "tokens"},
+    "vectors": {"errors", "tokens", "spectral"},
+    "storage": {"errors"},
+    "scores": {"errors", "tokens", "spectral", "vectors"},
+    "indexes": _BASE,
+    "models": {"errors", "tokens"},
+    "corpus": _BASE | {"models"},
+    "evaluation": _BASE | {"models"},
+    "server": _BASE | {"models", "corpus"},
+    "cli": _BASE | {"models", "corpus", "evaluation", "server"},
+}
+COLUMNS = {"basis", "floor", "label", "vector_scale", "vector_along", "basis_scale", "token_scale"}
+
+
+def imported(module: str, tree: ast.Module) -> set[str]:
+    """The entries of the package that a module imports, inside functions too."""
+    package = ["pylate_eigenli", *module.split("/")[:-1]]
+    names = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            start = ".".join([*base, *filter(None, [node.module])])
+            names |= {f"{start}.{alias.name}" for alias in node.names}
+    parts = [name.split(".") for name in names]
+    return {part[1] for part in parts if part[0] == "pylate_eigenli" and len(part) > 1}
+
+
+def literals(tree: ast.AST) -> list[tuple[int, str]]:
+    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [(node.lineno, node.value) for node in nodes if isinstance(node.value, str)]
+
+
+@pytest.mark.parametrize("module", sorted(set(TREES) - {"__init__.py"}))
+def test_a_module_imports_only_lower_layers(module):
+    entry = module.split("/")[0].removesuffix(".py")
+    assert imported(module, TREES[module]) - {"__version__", entry} <= LAYERS[entry]
+
+
+def test_the_package_has_few_entries():
+    entries = [path.name for path in ROOT.iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= 14, entries
+
+
+@pytest.mark.parametrize("module", sorted(set(TREES) - {"indexes/columns.py"}))
+def test_only_indexes_columns_names_columns(module):
+    found = [(line, text) for line, text in literals(TREES[module]) if text in COLUMNS]
+    if not module.startswith("storage/"):  # which takes any name, and has columns of its own
+        for call in (node for node in ast.walk(TREES[module]) if isinstance(node, ast.Call)):
+            if isinstance(call.func, ast.Attribute) and call.func.attr in ("column", "has"):
+                found += [pair for argument in call.args for pair in literals(argument)]
+    assert not found
+
+
+@pytest.mark.parametrize("module", sorted(set(TREES) - {"spectral/kernels/compiled.py"}))
+def test_only_compiled_sets_the_options_of_numba(module):
+    nodes = [node for node in ast.walk(TREES[module]) if isinstance(node, ast.ImportFrom)]
+    names = {alias.name for node in nodes if node.module == "numba" for alias in node.names}
+    assert not names & {"njit", "jit", "vectorize", "guvectorize", "stencil"}
+
+
+@pytest.mark.parametrize("module", sorted(TREES))
+def test_nothing_is_pickled(module):
+    nodes = [
+        node for node in ast.walk(TREES[module]) if isinstance(node, (ast.Import, ast.ImportFrom))
+    ]
+    names = {alias.name for node in nodes for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    assert not names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"}
+
+
+@pytest.mark.parametrize("module", sorted(set(TREES) - {"errors.py"}))
+def test_only_errors_names_the_extra_to_install(module):
+    assert not [
+        line for line, text in literals(TREES[module]) if 'pip install "pylate-eigenli[' in text
+    ]
