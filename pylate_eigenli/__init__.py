@@ -26,11 +26,11 @@ The folders follow the data, from token embeddings to search results:
 ``evaluation/``
     Methods, metrics, experiments and ``tuning``; ``baselines/``, and the results of the ``paper/``.
 ``server/``, ``cli/``
-    The HTTP server and the command ``eigenli``.
+    The HTTP server and the command line.
 ``errors``
     Errors that a caller may catch, and the error for a missing extra.
 
-Imports go upwards in this list only as ``tests/test_layers.py`` allows.
+``tests/test_layers.py`` lists the folders that each folder may import.
 
 Glossary
 --------

@@ -1,6 +1,6 @@
-"""Errors a caller may want to catch, and the one that names a missing extra.
+"""Errors that a caller may catch, and the error for a missing extra.
 
-Everything else is a plain ``ValueError`` or ``TypeError``.
+All other errors are ``ValueError`` or ``TypeError``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class IndexFormatError(RuntimeError):
-    """The index on disk is truncated, altered, or of a format this version cannot read.
+    """The index on disk is damaged, or has a format that this version cannot read.
 
     Examples
     --------
@@ -27,7 +27,7 @@ class IndexFormatError(RuntimeError):
 
 
 class IndexLockedError(RuntimeError):
-    """Another writer is changing the index at this moment.
+    """Another writer holds the lock of the index.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class IndexLockedError(RuntimeError):
 
 
 class UploadError(RuntimeError):
-    """A server does not hold all documents that were sent to it.
+    """A vector database does not hold all documents that were sent to it.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class UploadError(RuntimeError):
 
 
 class UnknownDocumentError(KeyError):
-    """A document id that the index does not hold.
+    """The index does not hold a document of this id.
 
     Examples
     --------
@@ -71,21 +71,21 @@ class UnknownDocumentError(KeyError):
     1 of 1 documents are not in the index: 'a'
     """
 
-    def __str__(self) -> str:  # KeyError would print the repr of the message
+    def __str__(self) -> str:  # the default of KeyError is the repr of the message
         return str(self.args[0]) if self.args else ""
 
 
 def require(library: str, extra: str, purpose: str) -> Any:
-    """Import an optional library, or say which extra brings it.
+    """Import an optional library; if it is missing, raise an error that names the extra.
 
     Parameters
     ----------
     library
         The module to import.
     extra
-        The extra of this package that installs it.
+        The extra of this package that installs the library.
     purpose
-        What needs it, as the subject of a sentence.
+        The feature that needs the library, as the subject of a sentence.
 
     Examples
     --------

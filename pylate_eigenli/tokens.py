@@ -1,7 +1,7 @@
-"""The border: whatever PyLate calls embeddings becomes one ragged batch of token vectors.
+"""The border of the package: every form of token embeddings becomes a :class:`TokenBatch`.
 
-Shapes, dtypes, devices, masks, padding and bad values are handled here, once. Behind this module
-a token is a finite, non-zero float row and every document or query has at least one.
+This module alone handles shapes, dtypes, devices, masks, padding and bad values. In a
+:class:`TokenBatch` every token is a finite, non-zero row, and every item has at least one token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Return where items of the given lengths begin, and where the last one ends.
+    """Return the offsets of consecutive items: the start of each item, and the end of the last.
 
     Examples
     --------
@@ -29,12 +29,12 @@ def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class TokenBatch:
-    """Token vectors of several documents (or queries), one after the other.
+    """Token vectors of several documents or queries, concatenated.
 
     Parameters
     ----------
     tokens
-        Shape: (tokens of all items, d), float32 or float64, contiguous.
+        Token vectors of all items. Shape: (tokens, d), float32 or float64, contiguous.
     offsets
         Item i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (items + 1,), int64.
     """
@@ -50,9 +50,10 @@ class TokenBatch:
             yield self.tokens[begin:end]
 
     def centred(self) -> TokenBatch:
-        """Return the tokens with the mean of their own item subtracted, not renormalised.
+        """Subtract from each token the mean of its item, without normalising the result.
 
-        What rounding leaves of tokens that are all the same is zero, not a direction.
+        A result within the rounding error of its token becomes zero, so that an item of equal
+        tokens has no direction.
         """
         owner = torch.repeat_interleave(torch.from_numpy(self.lengths)).to(self.tokens.device)
         sums = torch.zeros(len(self), self.dim, dtype=torch.float64, device=self.tokens.device)
@@ -73,29 +74,29 @@ class TokenBatch:
 
 
 def _as_tensor(item: Any, name: str) -> Tensor:
-    """Turn one array-like into a tensor without copying where that is possible."""
+    """Convert one array-like to a tensor, if possible without a copy."""
     if isinstance(item, Tensor):
         return item.detach()
     try:
         if isinstance(item, np.ndarray):
-            # Tensors can be neither read-only nor reversed; concatenation copies the batch anyway.
+            # A tensor cannot view a read-only array or negative strides, so those are copied.
             plain = item.flags.writeable and item.flags.c_contiguous
             return torch.from_numpy(item if plain else item.copy())
         if isinstance(item, Sequence) and len(item) > 0 and isinstance(item[0], Tensor):
             return torch.stack([row.detach() for row in item])
         return torch.from_numpy(np.asarray(item, dtype=np.float32))
     except (TypeError, ValueError, RuntimeError) as error:
-        raise TypeError(f"{name}: cannot be read as a matrix of token vectors ({error})") from error
+        raise TypeError(f"{name} is not a matrix of token vectors: {error}") from error
 
 
 def split_items(embeddings: Any) -> Iterable[Any]:
-    """Return the items of a batch as PyLate understands it: one 2-D array is one item."""
+    """Return the items of a batch, as in PyLate: a single 2-D array is one item."""
     if isinstance(embeddings, (np.ndarray, Tensor)):
         if embeddings.ndim == 2:
             return [embeddings]
         if embeddings.ndim != 3:
             raise ValueError(
-                f"embeddings must be 2-D (one item), 3-D (a padded batch) or a list of 2-D "
+                "embeddings must be 2-D (one item), 3-D (a padded batch) or a list of 2-D "
                 f"arrays, not {embeddings.ndim}-D"
             )
     elif isinstance(embeddings, Sequence) and len(embeddings) > 0 and _is_token_list(embeddings):
@@ -104,7 +105,7 @@ def split_items(embeddings: Any) -> Iterable[Any]:
 
 
 def _is_token_list(embeddings: Sequence[Any]) -> bool:
-    """Whether a list holds the tokens of one item rather than several items."""
+    """Return whether a list holds the tokens of one item, not several items."""
     first = embeddings[0]
     if isinstance(first, (np.ndarray, Tensor)):
         return first.ndim == 1
@@ -120,23 +121,24 @@ def collect(
     device: str | torch.device | None = None,
     names: Sequence[str] | str = "document",
 ) -> TokenBatch:
-    """Collect embeddings of any accepted form into a :class:`TokenBatch`.
+    """Convert embeddings of any accepted form to a :class:`TokenBatch`.
 
     Parameters
     ----------
     embeddings
         A list (or other iterable) of (tokens, d) arrays, tensors or nested lists, a padded 3-D
-        array or tensor, or one 2-D array or tensor for a single item. Rows of zeros are padding.
+        array or tensor, or one 2-D array or tensor for a single item. Zero rows are padding.
     mask
-        Tokens to keep. Shape: (items, tokens), only for padded 3-D embeddings.
+        Tokens to keep, only for padded 3-D embeddings. Shape: (items, tokens).
     dim
-        The dimension d that is expected; by default the one of the first item.
+        Expected dimension d. By default the dimension of the first item.
     dtype
-        Dtype of the result, whatever came in.
+        Dtype of the result.
     device
-        Device of the result; by default that of the first item.
+        Device of the result. By default the device of the first item.
     names
-        What to call the items in errors: one name each, or a common noun to be numbered.
+        Names of the items in error messages: a list of names, or a noun to which the number of
+        the item is appended.
 
     Examples
     --------
@@ -173,7 +175,7 @@ def collect(
         if keep is not None:
             if keep[i].shape[0] != matrix.shape[0]:
                 raise ValueError(
-                    f"{name(i)}: mask of {keep[i].shape[0]} for {matrix.shape[0]} tokens"
+                    f"{name(i)} has {matrix.shape[0]} tokens, but its mask has {keep[i].shape[0]}"
                 )
             matrix = matrix[keep[i].to(matrix.device)]
         rows.append(matrix.to(device=device or rows[0].device if rows else device, dtype=dtype))
@@ -185,7 +187,7 @@ def collect(
 def _collect_padded(
     embeddings: Tensor, dim: int | None, dtype: torch.dtype, device: str | torch.device | None
 ) -> TokenBatch | None:
-    """Take a 3-D batch as it lies, without a copy; None if something about it is to be refused."""
+    """Return a 3-D batch without a copy, or None if its shape is invalid."""
     n, length, width = embeddings.shape
     if not n or not length or not width or width != (dim or width):
         return None
@@ -196,14 +198,14 @@ def _collect_padded(
 def _split_mask(mask: Any, n_items: int) -> list[Tensor]:
     masks = [_as_tensor(row, "mask").bool() for row in mask]
     if len(masks) != n_items:
-        raise ValueError(f"mask has {len(masks)} rows for {n_items} items")
+        raise ValueError(f"the mask has {len(masks)} rows for {n_items} items")
     return masks
 
 
 def _drop_padding(batch: TokenBatch, name: Any) -> TokenBatch:
-    """Remove rows of zeros; refuse NaN, infinity and items with nothing left."""
+    """Remove zero rows; raise an error for NaN, infinity and items without any other row."""
     norms = torch.linalg.vector_norm(batch.tokens, dim=1)
-    # One pass over the norms finds everything: they are only inspected further if it does.
+    # The usual case needs no further inspection.
     if torch.isfinite(norms).all() and (norms > 0).all() and (np.diff(batch.offsets) > 0).all():
         return batch
     values = norms.cpu().numpy()
@@ -224,7 +226,7 @@ def _drop_padding(batch: TokenBatch, name: Any) -> TokenBatch:
 
 
 def pad(embeddings: Any) -> Tensor:
-    """Stack (n, d) matrices of different lengths into one zero-padded 3-D tensor; keep gradients."""
+    """Stack (n, d) matrices of different lengths to a zero-padded 3-D tensor that keeps gradients."""
     if isinstance(embeddings, Tensor):
         return embeddings
     if isinstance(embeddings, np.ndarray) and embeddings.dtype != object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,17 @@ def test_a_module_imports_only_lower_layers(module):
 def test_the_package_has_few_entries():
     entries = [path.name for path in ROOT.iterdir() if path.name != "__pycache__"]
     assert len(entries) <= 14, entries
+
+
+def test_the_docstring_of_the_package_is_the_map_of_the_tree():
+    paragraphs = re.findall(r"^(``.+)\n((?:    .+\n)+)", pylate_eigenli.__doc__, re.MULTILINE)
+    headings = [name for heading, _ in paragraphs for name in re.findall(r"``(\w+)/?``", heading)]
+    assert sorted(headings) == sorted(LAYERS)
+    for heading, text in paragraphs:
+        if heading.endswith("/``"):
+            folder = ROOT / heading.strip("`/")
+            held = {path.stem for path in folder.iterdir()}
+            assert set(re.findall(r"``(\w+)/?``", text)) <= held, folder
 
 
 @pytest.mark.parametrize("module", sorted(set(TREES) - {"indexes/columns.py"}))

@@ -84,7 +84,7 @@ class TestForms:
         assert_holds(collect([np.repeat(x, 2, axis=1)[:, ::2] for x in items]), items)
         assert_holds(collect([np.asfortranarray(x) for x in items]), items)
 
-    def test_tensors_that_want_gradients(self, items):
+    def test_tensors_that_require_gradients(self, items):
         batch = collect([torch.from_numpy(x).requires_grad_() for x in items])
         assert not batch.tokens.requires_grad
         assert_holds(batch, items)
@@ -93,11 +93,11 @@ class TestForms:
         for form in (items[0], torch.from_numpy(items[0]), items[0].tolist(), list(items[0])):
             assert_holds(collect(form), items[:1])
 
-    def test_the_dtype_asked_for(self, items):
+    def test_the_requested_dtype(self, items):
         assert collect(items).tokens.dtype == torch.float32
         assert collect(items, dtype=torch.float64).tokens.dtype == torch.float64
 
-    def test_the_callers_memory_is_left_alone(self, items):
+    def test_the_arrays_of_the_caller_do_not_change(self, items):
         before = [x.copy() for x in items]
         collect(items).tokens.mul_(2)
         for x, y in zip(items, before, strict=True):
@@ -149,7 +149,7 @@ class TestErrors:
         with pytest.raises(ValueError, match="document 2: token 3 has a length that overflows"):
             collect(items)
 
-    def test_the_token_is_counted_as_the_caller_counts(self, items):
+    def test_the_position_of_a_bad_token_includes_padding(self, items):
         items[2][0] = 0
         items[2][3, 4] = np.nan
         with pytest.raises(ValueError, match="document 2: token 3 "):
@@ -178,18 +178,18 @@ class TestErrors:
             collect([items[0][None]])
 
     @pytest.mark.parametrize("nonsense", ["text", object(), [[1.0, 2.0], [3.0]], np.array([["a"]])])
-    def test_what_is_no_matrix(self, items, nonsense):
-        with pytest.raises(TypeError, match="document 1: cannot be read as a matrix"):
+    def test_an_item_that_is_not_a_matrix(self, items, nonsense):
+        with pytest.raises(TypeError, match="document 1 is not a matrix of token vectors"):
             collect([items[0], nonsense])
 
     def test_a_mask_of_another_size(self, items):
         batch, mask = padded(items)
         with pytest.raises(ValueError, match="mask has 2 rows for 3 items"):
             collect(batch, mask=mask[:2])
-        with pytest.raises(ValueError, match="document 0: mask of 4 for 5 tokens"):
+        with pytest.raises(ValueError, match="document 0 has 5 tokens, but its mask has 4"):
             collect(batch, mask=mask[:, :4])
 
-    def test_items_go_by_their_names(self, items):
+    def test_errors_use_the_names_of_items(self, items):
         items[1][0, 0] = np.nan
         with pytest.raises(ValueError, match=r"^query 1: token 0"):
             collect(items, names="query")
@@ -210,12 +210,12 @@ class TestSplitItems:
 
 
 class TestPad:
-    def test_rows_of_zeros_fill_the_shorter_ones(self, items):
+    def test_short_items_are_padded_with_zeros(self, items):
         expected, _ = padded(items)
         for form in (items, [torch.from_numpy(x) for x in items], [x.tolist() for x in items]):
             np.testing.assert_array_equal(pad(form).numpy(), expected)
 
-    def test_what_is_padded_already_stays(self, items):
+    def test_a_padded_batch_is_returned_unchanged(self, items):
         batch, _ = padded(items)
         tensor = torch.from_numpy(batch)
         assert pad(tensor) is tensor

@@ -175,7 +175,7 @@ class EigenLIScores:
             )
         groups, per_group, d, _ = moments.shape
         if self.k > d:
-            raise ValueError(f"k={self.k} is more than the dimension d={d} of the tokens")
+            raise ValueError(f"k={self.k} is too large: the tokens have only d={d} dimensions")
         with as_given(moments):
             projectors = smooth_projector(moments.flatten(0, 1), self.k, self.sharpness)
             documents = self._credited(projectors)

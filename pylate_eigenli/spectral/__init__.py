@@ -1,1 +1,1 @@
-"""Tokens to moments to subspaces: the mathematics of EigenLI, which knows nothing of files."""
+"""Tokens to second moments to subspaces: the mathematics of EigenLI, independent of storage."""

@@ -1,18 +1,18 @@
-"""What all documents have in common, and queries told apart from it.
+"""The background of a collection, and its use in queries: spectral idf and subtraction.
 
-The background of a collection is the mean G of its documents' matrices (projectors, if the filter
-is hard): v'Gv is the share of the documents that hold the direction v, a document frequency. It
-changes with the collection, exactly: the matrix of a document that is added is added, that of one
-that is removed is subtracted.
+The background G is the mean of the documents' matrices (of their projectors, if the filter is
+hard). v'Gv is the share of the documents that hold the direction v, in other words its document
+frequency. G stays exact while the collection changes: adding a document adds its matrix, removing
+a document subtracts it.
 
-It is used on queries only, at search time, in two ways:
+Searches apply the background to queries only, in two ways:
 
 *Spectral idf*
-    Query tokens are multiplied by G^-a: directions that every document holds count less.
+    Query tokens are multiplied by G^-a, so that directions which many documents hold count less.
 *Background subtraction*
-    The query's moment M_Q is replaced by M_Q - b tr(M_Q) G (both with the idf applied, G of trace
-    1), so that a document gets no credit for what it would catch of any query: documents of
-    large subspaces, the long ones, no longer win for being large.
+    The query's moment M_Q becomes M_Q - b tr(M_Q) G, with the idf applied to both and G scaled to
+    trace 1. A document no longer gains from the part of its score that it would have for any
+    query, so long documents with large subspaces lose their advantage.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from torch import Tensor
 
 from ..tokens import TokenBatch
 
-_FLOOR = 1e-6  # of the trace: directions that no document holds must not count without bound
+_FLOOR = 1e-6  # share of the trace; bounds the idf of directions that no document holds
 
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries as they meet documents.
+    """Queries with spectral idf and background subtraction applied.
 
     Parameters
     ----------
     plain
-        The tokens as they were given.
+        The original tokens.
     tokens
         The tokens to compare with subspaces.
     against
-        Rows g_i such that sum_i g_i g_i', times a query's mass sum_i |q_i|^2, is subtracted from
-        its moment; None for nothing. Shape: (d, d), float32.
+        Rows g_i of the background. The query's moment loses sum_i g_i g_i' times the query's mass
+        sum_i |q_i|^2. None for no subtraction. Shape: (d, d), float32.
     """
 
     plain: TokenBatch
@@ -57,7 +57,7 @@ class Queries:
 
 @dataclass(frozen=True)
 class QueryFilter:
-    """Spectral idf and background subtraction, for queries among certain documents.
+    """Spectral idf and background subtraction for the queries of one collection.
 
     Parameters
     ----------
@@ -71,17 +71,17 @@ class QueryFilter:
     against: Tensor | None = None
 
     def __call__(self, plain: TokenBatch, queries: TokenBatch) -> Queries:
-        """Apply to queries.
+        """Apply the filter to queries.
 
         Parameters
         ----------
         plain
-            The queries as they were given.
+            The original queries.
         queries
-            The tokens that are compared with subspaces, in float32 on the CPU.
+            The tokens to compare with subspaces, float32 on the CPU.
         """
         if self.power is not None:
-            # One by one: a query's last bits must not depend on those beside it.
+            # One product per query, so that the other queries of a batch do not change its last bits.
             weighed = torch.cat([query @ self.power for query in queries])
             queries = TokenBatch(weighed, queries.offsets)
         return Queries(plain, queries, self.against)
@@ -96,7 +96,7 @@ class Background:
     total
         Shape: (d, d), float64, symmetric.
     documents
-        Their number.
+        Number of documents.
 
     Examples
     --------
@@ -115,17 +115,17 @@ class Background:
 
     @classmethod
     def empty(cls, dim: int) -> Background:
-        """Return the background of no documents."""
+        """Return the background of an empty collection."""
         return cls(np.zeros((dim, dim)), 0)
 
     def plus(self, matrices: NDArray[np.float64], documents: int) -> Background:
-        """Return the background with more documents, given the sum of their matrices (d, d)."""
+        """Add documents, given the sum of their matrices. Shape: (d, d)."""
         return Background(self.total + matrices, self.documents + documents)
 
     def minus(self, matrices: NDArray[np.float64] | float, documents: int) -> Background:
-        """Return the background without some of its documents."""
+        """Remove documents, given the sum of their matrices. Shape: (d, d)."""
         if documents == self.documents:
-            return Background.empty(len(self.total))  # without what rounding would leave
+            return Background.empty(len(self.total))  # exactly zero, without rounding errors
         return Background(self.total - matrices, self.documents - documents)
 
     @property
@@ -134,7 +134,7 @@ class Background:
         return self.total / max(self.documents, 1)
 
     def query_filter(self, idf: float, background: float) -> QueryFilter:
-        """Return what does spectral idf and background subtraction.
+        """Return the filter for spectral idf and background subtraction.
 
         Parameters
         ----------
@@ -150,7 +150,7 @@ class Background:
         values = np.maximum(values, _FLOOR)
         power = rows = None
         if idf:
-            # Symmetric, so that tokens stay in their own basis.
+            # The symmetric power keeps tokens in their own basis.
             power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
         if background:
             left = values ** (1 - 2 * idf)
@@ -160,7 +160,7 @@ class Background:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the background as JSON values, to the last bit."""
+        """Return the background as JSON values, without loss of precision."""
         upper = self.total[np.triu_indices(len(self.total))].astype("<f8")
         return {
             "dim": len(self.total),
@@ -170,7 +170,7 @@ class Background:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:
-        """Return what :meth:`to_json` has written."""
+        """Return the background from the JSON values of :meth:`to_json`."""
         total = np.zeros((data["dim"], data["dim"]))
         rows, columns = np.triu_indices(data["dim"])
         upper = np.frombuffer(base64.b64decode(data["total"]), "<f8")
@@ -186,12 +186,12 @@ def matrix_sum(
     Parameters
     ----------
     rows
-        Of all documents, one after the other. Shape: (n, d), float32.
+        Rows R of all documents, concatenated. Shape: (n, d), float32.
     lengths, floors
-        Number of rows, and floor, of each document. Shape: (documents,).
+        Number of rows and floor of each document. Shape: (documents,).
     """
     scale = torch.from_numpy(np.repeat(np.sqrt(1.0 - floors), lengths))
-    # In float64, so that what was added with some documents can be subtracted with others.
+    # float64 keeps the total accurate over many additions and subtractions.
     scaled = rows.double() * scale[:, None]
     total: NDArray[np.float64] = (scaled.mT @ scaled).numpy()
     return total + float(floors.sum(dtype=np.float64)) * np.eye(rows.shape[1])

@@ -1,10 +1,13 @@
-"""Spectral filters: which directions of a document count, and how much.
+"""Spectral filters: the weights of a document's directions.
 
-The paper keeps the first k eigenvectors and forgets the rest, whatever the eigenvalues. A filter
-turns eigenvalues into weights instead: the document's matrix becomes F = sum_j f_j w_j w_j', and
-its score of a query sum_ij f_j <q_i, w_j>^2. Directions that are not kept, because there are more
-than k or because the document has no more, all get the same weight, the filter's *rest*, which
-costs one scalar per document (see :mod:`pylate_eigenli.spectral.subspace`).
+The paper keeps the first k eigenvectors with equal weights. A spectral filter computes weights f_j
+from the eigenvalues: the document's matrix becomes F = sum_j f_j w_j w_j', and its score
+sum_ij f_j <q_i, w_j>^2. All directions outside the kept ones share one weight, the *rest* of the
+filter, which is stored as the floor, one number per document
+(see :mod:`pylate_eigenli.spectral.subspace`).
+
+A new filter is a class with the three methods of :class:`SpectralFilter` and an entry in
+``_FILTERS``.
 """
 
 from __future__ import annotations
@@ -28,16 +31,16 @@ Weights: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spectra:
-    """The leading eigenvalues of some documents.
+    """The leading eigenvalues of several documents.
 
     Parameters
     ----------
     eigenvalues
-        Descending, anything beyond the rank. Shape: (n, k).
+        Descending; undefined beyond the rank. Shape: (n, k).
     ranks
-        Number of directions that there are, at most k. Shape: (n,), int64.
+        Number of directions of each document, at most k. Shape: (n,), int64.
     tokens
-        The documents.
+        The tokens of the documents.
 
     Examples
     --------
@@ -56,7 +59,7 @@ class Spectra:
 
     @property
     def k(self) -> int:
-        """The number of directions asked for."""
+        """Maximal number of directions per document."""
         return self.eigenvalues.shape[1]
 
     @property
@@ -71,13 +74,13 @@ class Spectra:
         traces = np.add.reduceat(squares.cpu().numpy(), self.tokens.offsets[:-1])
         values = self.eigenvalues.double().cpu().numpy()
         within = np.arange(self.k) < self.ranks[:, None]
-        # Tokens that cancel out when they are centred leave no energy and no directions.
+        # An item of equal tokens has no energy and no direction after centering.
         return np.where(within, values, 0) / np.where(traces > 0, traces, 1)[:, None]
 
 
 @runtime_checkable
 class SpectralFilter(Protocol):
-    """Turns eigenvalues into weights. ``str(filter)`` is what :func:`as_filter` reads.
+    """Computes weights from eigenvalues. :func:`as_filter` parses ``str(filter)``.
 
     Examples
     --------
@@ -86,7 +89,7 @@ class SpectralFilter(Protocol):
     """
 
     def kept(self, spectra: Spectra) -> NDArray[np.int64]:
-        """Return how many directions to keep, at most the rank. Shape: (n,)."""
+        """Return the number of directions to keep, at most the rank. Shape: (n,)."""
 
     def weights(self, spectra: Spectra) -> Weights:
         """Return the weights of the directions, in (0, 1]. Shape: (n, k)."""
@@ -97,10 +100,10 @@ class SpectralFilter(Protocol):
 
 @dataclass(frozen=True)
 class Hard:
-    """The paper's: the first k directions count fully.
+    """The filter of the paper: the first k directions have the weight 1.
 
-    A document that has only r < k directions is given the expectation over all ways to complete
-    it: of the k - r it lacks, each of the d - r other directions is one with equal probability.
+    For a document of rank r < k the rest is the expectation over all ways to complete its subspace
+    to k directions: (k - r) / (d - r) for each of the d - r other directions.
 
     Examples
     --------
@@ -120,16 +123,16 @@ class Hard:
         return np.ones((len(spectra), spectra.k))
 
     def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
-        # Full rank lacks nothing, so the denominator only has to be non-zero there.
+        # At full rank the numerator is zero, and the denominator must not be.
         return np.asarray((spectra.k - kept) / np.maximum(spectra.dim - kept, 1))
 
 
 class Saturating(ABC):
     """A direction with the share x of the energy gets the weight x / (x + threshold).
 
-    The other directions get the weight of an equal part of the energy that is left. With all
-    directions kept, the document's matrix is M (M + t I)^-1, t being the threshold times the trace
-    of the moment M: see :mod:`pylate_eigenli.vectors.soft`.
+    The other directions share the remaining energy equally and get the weight of their part. If
+    all directions are kept, the document's matrix is M (M + t I)^-1, where t is the threshold times
+    the trace of the moment M (see :mod:`pylate_eigenli.vectors.soft`).
 
     Examples
     --------
@@ -139,7 +142,7 @@ class Saturating(ABC):
 
     @abstractmethod
     def thresholds(self, documents: TokenBatch) -> Weights:
-        """Return for each document the share of its energy that gets weight 1/2. Shape: (n,)."""
+        """Return the share of the energy that gets the weight 1/2, per document. Shape: (n,)."""
 
     def kept(self, spectra: Spectra) -> NDArray[np.int64]:
         return spectra.ranks
@@ -150,7 +153,7 @@ class Saturating(ABC):
 
     def rest(self, spectra: Spectra, kept: NDArray[np.int64]) -> Weights:
         left = 1 - spectra.shares.sum(1)
-        # As little as that is what rounding makes of nothing.
+        # A smaller remainder is a rounding error.
         noise = spectra.dim * torch.finfo(spectra.tokens.tokens.dtype).eps
         left = np.where(left > noise, left, 0)
         each = left / np.maximum(spectra.dim - kept, 1)
@@ -164,12 +167,12 @@ def _check_positive(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Soft(Saturating):
-    """Directions count by their share of the document's energy.
+    """Weights directions by their share of the document's energy.
 
     Parameters
     ----------
     tau
-        The share that gets weight 1/2. By default 1 / d, that of an even spectrum.
+        The share that gets the weight 1/2. By default 1 / d, the share in an even spectrum.
 
     Examples
     --------
@@ -196,15 +199,15 @@ class Soft(Saturating):
 
 @dataclass(frozen=True)
 class Ridge(Saturating):
-    """Directions count by how many tokens they hold: the energy of n tokens gets n / (n + t).
+    """Weights directions by their energy in tokens: the energy of n tokens gets n / (n + t).
 
-    Shares of short documents are large, however little they say: of 25 tokens, each has its 1/25.
-    Counting in tokens is fair to them, and needs no constant that depends on d.
+    In a short document every token has a large share of the energy, so :class:`Soft` weights it
+    too high. The number of tokens does not depend on the length of the document, nor on d.
 
     Parameters
     ----------
     tokens
-        The number t of tokens whose energy gets weight 1/2.
+        The number t of tokens whose energy gets the weight 1/2.
 
     Examples
     --------
@@ -227,12 +230,12 @@ class Ridge(Saturating):
 
 @dataclass(frozen=True)
 class Energy(Hard):
-    """As many directions as hold a share of the energy, at most k; they count fully.
+    """Keeps the fewest directions that hold a share of the energy, at most k, with weight 1.
 
     Parameters
     ----------
     share
-        The share, in (0, 1].
+        The share of the energy, in (0, 1].
 
     Examples
     --------
@@ -257,7 +260,7 @@ class Energy(Hard):
 
 
 def as_filter(choice: str | SpectralFilter) -> SpectralFilter:
-    """Return the filter of a name: ``hard``, ``soft``, ``soft(0.01)``, ``ridge`` or ``energy(0.9)``.
+    """Parse a filter: ``hard``, ``soft``, ``soft(0.01)``, ``ridge``, ``ridge(2)``, ``energy(0.9)``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What both kinds of index are made with: how tokens become subspaces, and queries meet them."""
+"""Spectral settings of an index: how tokens become subspaces and how queries are weighted."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _OF_SEARCHES = ("idf", "background")
 
 @dataclass(frozen=True)
 class SpectralSettings:
-    """Kept in the manifest of an index and fixed from its first document on.
+    """Settings that both kinds of index share.
 
-    ``idf`` and ``background`` are only what a search does that does not say otherwise, nor whoever
-    has opened the index.
+    The manifest of an index stores its settings, and they are fixed from the first document on.
+    Only ``idf`` and ``background`` are defaults, which an opened index or a search can override.
     """
 
     k: int = 32
@@ -47,7 +47,7 @@ class SpectralSettings:
 
     def __post_init__(self) -> None:
         check_k(self.k, None)
-        # Numbers of NumPy, and a list, are made what JSON and comparisons know.
+        # NumPy numbers and lists become plain values, for JSON and for comparisons.
         mean = None if self.corpus_mean is None else tuple(map(float, self.corpus_mean))
         numbers = {"k": int(self.k), "idf": float(self.idf), "background": float(self.background)}
         for name, value in {**numbers, "corpus_mean": mean}.items():
@@ -60,16 +60,16 @@ class SpectralSettings:
         check_query_options(self.idf, self.background)
 
     def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
-        """Return the settings of an index that exists, for somebody who opens it.
+        """Return the settings of an existing index that is opened with some options.
 
-        What only searches depend on is theirs to choose; the rest has to be as it was made.
+        Options of searches override the stored values. All other options must equal them.
 
         Parameters
         ----------
         wanted
-            What they ask for, by name.
+            The options, by name.
         where
-            What to call the index in errors.
+            Name of the index in error messages.
         """
         chosen = {}
         for name, value in wanted.items():
@@ -80,17 +80,17 @@ class SpectralSettings:
         return replace(self, **chosen)
 
     def subspaces(self, documents: TokenBatch) -> Subspaces:
-        """Return the subspaces of documents."""
+        """Compress documents to subspaces."""
         tokens = self.centred(documents)
         return subspaces_of(tokens, self.k, self.short_documents, as_filter(self.filter))
 
     def centred(self, documents: TokenBatch) -> TokenBatch:
-        """Return documents as their subspaces are made of them."""
+        """Return the centred tokens of documents, from which subspaces are computed."""
         documents = self._without_mean(documents)
         return documents if self.centering == "none" else documents.centred()
 
     def centred_queries(self, queries: TokenBatch) -> TokenBatch:
-        """Return queries as they are compared with subspaces."""
+        """Return the centred tokens of queries, which are compared with subspaces."""
         queries = self._without_mean(queries)
         return queries.centred() if self.centering == "both" else queries
 
@@ -106,7 +106,7 @@ class SpectralSettings:
 
 
 def check_unchanged(where: object, name: str, made: object, value: object) -> None:
-    """Refuse another value than the one that an index was made with."""
+    """Raise an error if a value differs from the stored setting of an index."""
     if made != value:
         raise ValueError(
             f"{where} was made with {name}={made!r}, not {value!r}; leave {name} out to use it as "
@@ -115,13 +115,13 @@ def check_unchanged(where: object, name: str, made: object, value: object) -> No
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of the choices."""
+    """Raise an error if a value is not one of the choices."""
     if value not in choices:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def check_query_options(idf: float, background: float) -> None:
-    """Refuse exponents and shares that make no sense."""
+    """Raise an error if idf or background is out of range."""
     if not 0 <= idf <= 2:
         raise ValueError(f"idf must be between 0 and 2, got {idf!r}")
     if not 0 <= background <= 1:
@@ -131,7 +131,7 @@ def check_query_options(idf: float, background: float) -> None:
 def with_preset(
     preset: Preset | None, filter: str | SpectralFilter | None, **given: Any
 ) -> dict[str, Any]:
-    """Return the settings given, those left out (None) as the preset has them."""
+    """Return the given settings, completed by the preset; None means not given."""
     chosen: dict[str, Any] = {}
     if preset is not None:
         check_choice("preset", preset, tuple(PRESETS))

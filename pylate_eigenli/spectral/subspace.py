@@ -1,20 +1,19 @@
 """From tokens to subspaces: the top eigenvectors of every document's second moment.
 
-A document of token vectors d_1..d_m is represented by the orthonormal eigenvectors w_1..w_k of
-M = sum_i d_i d_i' with the largest eigenvalues, and scores a query q_1..q_n by how much of it lies
-in their span: sum_i sum_j <q_i, w_j>^2.
+A document has token vectors d_1..d_m and the second moment M = sum_i d_i d_i'. Its subspace is
+spanned by the orthonormal eigenvectors w_1..w_k of the k largest eigenvalues. The score of a query
+q_1..q_n is the part of its tokens inside the subspace: sum_i sum_j <q_i, w_j>^2.
 
-A document of r < k independent tokens has only r such directions. Whatever an eigensolver returns
-beyond them is an arbitrary basis of the null space; it is never kept. But a smaller subspace also
-catches less of any query, so short documents would lose for being short. By default their missing
-k - r directions are replaced by the expectation over all possible ones: of the query mass outside
-the subspace a share (k - r) / (d - r) is credited, one scalar per document (the *floor*)::
+A document of rank r < k has only r directions. An eigensolver may return more, but those are an
+arbitrary basis of the null space and are dropped. A smaller subspace catches less of every query,
+which would put short documents at a disadvantage. By default the k - r missing directions are
+therefore replaced by their expectation over all possible choices: the document is credited with the
+share (k - r) / (d - r) of the query mass outside its subspace. This share is its *floor*::
 
     score = (1 - floor) * sum_ij weight_j <q_i, w_j>^2  +  floor * sum_i |q_i|^2
 
-All weights are 1 unless a spectral filter (:mod:`pylate_eigenli.spectral.filters`) says otherwise. They are
-stored and scored as the lengths of *rows* sqrt(weight_j) w_j, so that nothing behind this module
-has to know of them.
+All weights are 1 with the filter ``"hard"``; see :mod:`pylate_eigenli.spectral.filters` for others.
+Indexes store and score the *rows* sqrt(weight_j) w_j, so only this module knows the weights.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ from .kernels.threads import for_ranges
 ShortDocuments = Literal["fill", "truncate"]
 
 _DOCUMENTS_PER_TASK = 16
-# Eigenvalues below this share of the largest, in units of the precision, are not told from zero:
-# where there should be none, there are up to 2 of them, and 12 for thousands of equal tokens.
+# Eigenvalues below this multiple of the precision, relative to the largest, count as zero. Rounding
+# errors reach a multiple of 2, or of 12 for thousands of equal tokens.
 _NOISE = 64
 # Some BLAS libraries add up all rows of a product in one running sum, whose rounding errors grow
 # with the number of tokens and pass for directions. Sums of short products stay below _NOISE.
@@ -47,21 +46,20 @@ _TOKENS_PER_PRODUCT = 256
 
 @dataclass(frozen=True)
 class Subspaces:
-    """Orthonormal bases of a batch of documents, one after the other.
+    """Subspaces of a batch of documents, with their bases concatenated.
 
     Parameters
     ----------
     bases
-        Unit rows; those of one document are orthogonal, by descending eigenvalue.
-        Shape: (directions of all documents, d).
+        Orthonormal rows per document, by descending eigenvalue. Shape: (directions, d).
     offsets
         Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,), int64.
     eigenvalues
         Shape: (directions,).
     weights
-        How much each direction counts beyond the floor, in [0, 1]. Shape: (directions,).
+        Weight of each direction above the floor, in [0, 1]. Shape: (directions,).
     floors
-        Share of the query mass outside the subspace that a document is credited with.
+        Share of the query mass outside the subspace that counts for the document.
         Shape: (documents,).
 
     Examples
@@ -91,7 +89,7 @@ class Subspaces:
 
     @property
     def rows(self) -> Tensor:
-        """What is stored and scored: sqrt(weight_j) w_j. Shape: (directions, d)."""
+        """The rows sqrt(weight_j) w_j, which indexes store. Shape: (directions, d)."""
         return self.bases * self.weights.sqrt()[:, None]
 
     def contributions(self, query: Tensor) -> Tensor:
@@ -122,7 +120,7 @@ def compress(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device | None = None,
 ) -> Subspaces:
-    """Compress documents given as token embeddings to subspaces of at most k dimensions.
+    """Compress the token embeddings of documents to subspaces of at most k dimensions.
 
     Parameters
     ----------
@@ -131,17 +129,18 @@ def compress(
     k
         Number of directions to keep per document, at most d.
     short_documents
-        What a document of rank r < k gets for the directions it lacks: ``"fill"`` credits their
-        expected share of a query, ``"truncate"`` nothing.
+        Credit for the missing directions of a document of rank r < k: ``"fill"`` for their
+        expected share of a query, ``"truncate"`` for none.
     filter
-        How much the directions count: ``"hard"``, ``"soft"``, ``"soft(<tau>)"``, ``"ridge"``,
-        ``"ridge(<tokens>)"``, ``"energy(<share>)"``, or a filter of :mod:`pylate_eigenli.spectral.filters`.
+        Weights of the directions: ``"hard"``, ``"soft"``, ``"soft(<tau>)"``, ``"ridge"``,
+        ``"ridge(<tokens>)"``, ``"energy(<share>)"``, or an object of
+        :mod:`pylate_eigenli.spectral.filters`.
     mask
-        Tokens to keep. Shape: (documents, tokens), only for padded embeddings.
+        Tokens to keep, only for padded embeddings. Shape: (documents, tokens).
     dtype
-        ``torch.float32`` or ``torch.float64``: what to compute in.
+        Precision of the computation, ``torch.float32`` or ``torch.float64``.
     device
-        Where to compute. By default where the embeddings are.
+        Device of the computation. By default the device of the embeddings.
 
     Examples
     --------
@@ -165,10 +164,10 @@ def subspaces_of(
     short_documents: ShortDocuments,
     filter: SpectralFilter = Hard(),  # noqa: B008  (frozen)
 ) -> Subspaces:
-    """Compress a collected batch; see :func:`compress`."""
+    """Compress a batch of documents, see :func:`compress`."""
     check_k(k, batch.dim)
     check_short_documents(short_documents)
-    # Rounding errors hardly grow with the number of tokens, of which many are summed at a time.
+    # The kernels sum many tokens at a time, so rounding errors grow with the number of parts only.
     parts = batch.lengths / TOKENS_PER_PART
     tolerances = torch.finfo(batch.tokens.dtype).eps * (_NOISE + parts)
     on_cpu = batch.tokens.device.type == "cpu"
@@ -177,7 +176,7 @@ def subspaces_of(
     spectra = Spectra(eigenvalues, ranks, batch)
     kept = filter.kept(spectra)
     floors = filter.rest(spectra, kept) if short_documents == "fill" else np.zeros(len(batch))
-    # F = sum_j f_j w_j w_j' + c (I - sum_j w_j w_j'), and where c = 1 it is I, whatever the weights.
+    # F = sum_j f_j w_j w_j' + c (I - sum_j w_j w_j'). If c = 1, F is I for all weights.
     above = np.maximum(filter.weights(spectra) - floors[:, None], 0)
     below_one = floors[:, None] < 1
     weights = np.where(below_one, above / np.where(below_one, 1 - floors[:, None], 1), 1)
@@ -195,15 +194,15 @@ def subspaces_of(
 
 
 def check_k(k: int, dim: int | None) -> None:
-    """Refuse a number of directions that no d-dimensional document can have."""
+    """Raise an error if k is not a positive integer or exceeds the dimension."""
     if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or k < 1:
         raise ValueError(f"k must be a positive integer, got {k!r}")
     if dim is not None and k > dim:
-        raise ValueError(f"k={k} directions were asked for, but token vectors have only d={dim}")
+        raise ValueError(f"k={k} is too large: the tokens have only d={dim} dimensions")
 
 
 def check_short_documents(choice: str) -> None:
-    """Refuse anything but the two ways to treat short documents."""
+    """Raise an error if the choice is neither "fill" nor "truncate"."""
     if choice not in ("fill", "truncate"):
         raise ValueError(f'short_documents must be "fill" or "truncate", got {choice!r}')
 
@@ -212,13 +211,14 @@ Solution = tuple[Tensor, Tensor, "np.ndarray[Any, np.dtype[np.int64]]"]
 
 
 def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) -> Solution:
-    """Solve document by document: float32 with the compiled solver, a few documents per task.
+    """Solve float32 documents with the compiled solver, in parallel tasks of a few documents.
 
-    LAPACK gets what that solver gives up, and all of float64: its bisection is one of float32.
+    LAPACK solves the documents on which the compiled solver fails, and all float64 documents,
+    because the compiled bisection has float32 precision.
     """
     tokens = batch.tokens.contiguous().numpy()
     n = len(batch)
-    bases = np.empty((n, k, batch.dim), tokens.dtype)  # rows beyond the rank are never looked at
+    bases = np.empty((n, k, batch.dim), tokens.dtype)  # rows beyond the rank are never read
     values = np.empty((n, k))
     ranks = np.full(n, -1, np.int64)
 
@@ -244,10 +244,10 @@ def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) ->
 def solve_batched(
     batch: TokenBatch, k: int, tolerances: NDArray[np.float64], rows: int = 1 << 17
 ) -> Solution:
-    """Solve with batched torch operations, for devices that want few large calls.
+    """Solve with batched torch operations, for devices that need few large calls.
 
-    Documents of similar length are padded to a common one and solved together, ``rows`` token
-    rows at a time: by their Gram matrices where those are smaller than the moments.
+    Documents of similar length are padded and solved together, ``rows`` token rows at a time. A
+    group uses Gram matrices if those are smaller than the moments.
     """
     d, device, dtype = batch.dim, batch.tokens.device, batch.tokens.dtype
     lengths = batch.lengths
@@ -265,7 +265,7 @@ def solve_batched(
         found = (eigenvalues > bar).sum(1)
         w = vectors.mT
         if dual:
-            # QR orthonormalises what dividing by small eigenvalues would blur, as in the CPU solver.
+            # Division by small eigenvalues would lose orthogonality; QR keeps it.
             q, r = torch.linalg.qr(x.mT @ vectors)
             w = (q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1))[:, None, :]).mT
         largest = w.gather(-1, w.abs().argmax(-1, keepdim=True))
@@ -279,11 +279,11 @@ def solve_batched(
 
 
 def _similar_lengths(lengths: Sequence[int] | np.ndarray[Any, Any], rows: int) -> list[list[int]]:
-    """Group documents by length so that padding stays small and a group within ``rows`` rows."""
+    """Group documents by length, with little padding and at most ``rows`` rows per group."""
     groups: list[list[int]] = []
     for i in np.argsort(lengths, kind="stable").tolist():
         last = groups[-1] if groups else None
-        # Sorted ascending: the newcomer is the longest and sets the padded length of its group.
+        # Lengths ascend, so document i sets the padded length of its group.
         fits = last is not None and (len(last) + 1) * lengths[i] <= rows
         if last is not None and fits and lengths[i] <= 1.25 * lengths[last[0]] + 8:
             last.append(i)

@@ -2,15 +2,15 @@
 
 An index is a folder::
 
-    manifest.json                       the committed state: names, sizes and checksums
-    segment-000007.safetensors          documents, written once
-    segment-000007.dead-000012.safetensors   which of them were removed since
-    collection-000003.safetensors       arrays that belong to the collection as a whole
-    writer.lock                         held by the writer; writer.json says who that is
+    manifest.json                            the committed state: file names, sizes, checksums
+    segment-000007.safetensors               documents, written once
+    segment-000007.dead-000012.safetensors   tombstones: the documents removed since then
+    collection-000003.safetensors            arrays of the whole collection
+    writer.lock, writer.json                 the lock of the writer, and its process and host
 
-A writer adds files and then replaces the manifest in one step, so that a crash at any moment
-leaves the state before the transaction or the state after it.  Readers map the files of one
-state and keep it for as long as they like.
+A writer adds files and then replaces the manifest in one atomic step, so a crash at any moment
+leaves the state before or after the transaction.  Readers map the files of one state and can keep
+it as long as they want.
 """
 
 from .ids import DocumentId

@@ -1,4 +1,4 @@
-"""A batch of documents on its way to or from a segment."""
+"""Batch: documents in memory, before they are written to a segment or after they are read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ragged import Array, Ragged, offsets_of
 
 
 class ColumnType(NamedTuple):
-    """What all entries of a column share: per ``"document"`` or ``"row"``, a dtype and a shape."""
+    """The type of a column: one entry per ``"document"`` or ``"row"``, with a dtype and a shape."""
 
     per: str
     dtype: np.dtype[Any]
@@ -55,7 +55,7 @@ class Batch:
         rows: Mapping[str, object],
         lengths: object | None,
     ) -> Batch:
-        """A batch of arrays that come from outside, once they are known to fit together."""
+        """Return a batch of arrays given by a caller, after checking that they fit together."""
         if shared := documents.keys() & rows.keys():
             raise ValueError(f"column {min(shared)!r} is given both per document and per row")
         counts = _checked_lengths(lengths, len(ids), rows)
@@ -66,7 +66,7 @@ class Batch:
 
     @classmethod
     def concatenate(cls, batches: Sequence[Batch]) -> Batch:
-        """The documents of ``batches`` one after the other, in memory of their own."""
+        """Return the documents of all batches, as a copy."""
         return cls(
             IdColumn.concatenate([batch.ids for batch in batches]),
             {
@@ -89,7 +89,7 @@ class Batch:
         }
 
     def costs(self) -> NDArray[np.int64]:
-        """Bytes that each document takes in a segment, int64 of shape ``(n,)``."""
+        """Return the bytes of each document in a segment, int64 of shape ``(n,)``."""
         offset_bytes = self.rows.offsets.itemsize
         costs = self.ids.text.lengths + offset_bytes + _entry_bytes(self.documents)
         if self.rows.columns:
@@ -97,18 +97,18 @@ class Batch:
         return costs
 
     def span(self, start: int, stop: int) -> Batch:
-        """Documents ``start:stop``, without a copy of their columns."""
+        """Return the documents ``start:stop``, without copying their columns."""
         documents = {name: column[start:stop] for name, column in self.documents.items()}
         return Batch(self.ids.span(start, stop), documents, self.rows.span(start, stop))
 
     def take(self, keep: NDArray[np.bool_]) -> Batch:
-        """The documents for which the mask ``keep``, of shape ``(n,)``, is true."""
+        """Return the documents where the mask ``keep``, of shape ``(n,)``, is true."""
         documents = {name: column[keep] for name, column in self.documents.items()}
         return Batch(self.ids.take(keep), documents, self.rows.take(keep))
 
 
 def check_same_schema(given: Schema, held: Schema) -> None:
-    """Raise a ``ValueError`` that names the first column of ``given`` that ``held`` cannot take."""
+    """Raise a ``ValueError`` that names the first column in which two schemas differ."""
     for name, column_type in given.items():
         if name not in held:
             raise ValueError(f"column {name!r} is new: the index holds {_listed(held)}")

@@ -1,9 +1,9 @@
-"""One file of named arrays: written once, memory-mapped, never altered.
+"""Column files: named arrays in one file, written once and memory-mapped.
 
-The files are plain safetensors and open with any reader of that format.  What makes them safe
-to use here is a chain of checksums: the manifest holds the CRC-32 of a file's header, and the
-header holds, as metadata, the CRC-32 of every column.  Opening therefore reads the header
-only, and using a column reads that column only, yet no altered byte is ever handed out.
+The files are plain safetensors, which any reader of that format opens.  A chain of checksums
+protects them: the manifest holds the CRC-32 of a file's header, and the metadata of the header
+holds the CRC-32 of every column.  Opening a file reads its header only, and using a column reads
+this column only, but a reader never gets an altered byte.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
     "U8": np.dtype("u1"),
     "BOOL": np.dtype("?"),
 }
-"""The types a column may have, by their safetensors names."""
+"""The dtypes of columns, by their safetensors names."""
 
 _CHECKSUMS = "crc32"
 _PREFIX_BYTES = 8  # the length of the header, as a little-endian integer
 
-# A map outlives its file descriptor; before Python 3.13 it kept one open all the same.
+# A map does not need its file descriptor, but before Python 3.13 it keeps one open.
 _MAP_OPTIONS: dict[str, Any] = {"access": mmap.ACCESS_READ}
 if sys.version_info >= (3, 13) and sys.platform != "win32":
     _MAP_OPTIONS["trackfd"] = False
 
 
 def storable(array: object, what: str) -> Array:
-    """``array`` as a C-contiguous little-endian NumPy array; ``what`` names it in errors."""
+    """Return a C-contiguous little-endian NumPy array; ``what`` names it in error messages."""
     checked = np.asarray(array, order="C")
     if checked.dtype.newbyteorder("<") not in DTYPES.values():
         supported = ", ".join(dtype.name for dtype in DTYPES.values())
@@ -61,12 +61,12 @@ def storable(array: object, what: str) -> Array:
 
 
 def write_columns(path: Path, columns: Mapping[str, Array]) -> FileRecord:
-    """Write storable arrays to ``path``; returns once they are on disk.
+    """Write storable arrays to ``path``, and return when they are on disk.
 
-    safetensors aligns each column to its type, so that it can be used where it is mapped.
+    safetensors aligns each column to its dtype, so a reader can use the mapped memory directly.
     """
     checksums = {name: _crc32(column.data) for name, column in columns.items()}
-    # One metadata entry, because safetensors writes several in no fixed order.
+    # One metadata entry, because safetensors does not fix the order of several.
     payload = safetensors.numpy.save(dict(columns), metadata={_CHECKSUMS: json.dumps(checksums)})
     write_file(path, payload)
     header_bytes = _PREFIX_BYTES + int.from_bytes(payload[:_PREFIX_BYTES], "little")
@@ -89,14 +89,14 @@ class ColumnFile:
     folder
         Folder of the index.
     record
-        What the manifest says of the file.
+        Name, size and checksum of the file, from the manifest.
 
     Raises
     ------
     FileNotFoundError
-        There is no such file; a reader may have been overtaken by a writer.
+        The file does not exist; a writer may have deleted it after a commit.
     IndexFormatError
-        The file is not the one that was written.
+        The file is truncated or altered.
     """
 
     def __init__(self, folder: Path, record: FileRecord) -> None:
@@ -105,7 +105,7 @@ class ColumnFile:
             size = os.fstat(stream.fileno()).st_size
             if size != record.bytes:
                 raise IndexFormatError(
-                    f"{self.path} has {size} bytes where {record.bytes} were written: "
+                    f"{self.path} has {size} bytes, but {record.bytes} were written: "
                     "it is truncated or altered"
                 )
             self._map = memoryview(mmap.mmap(stream.fileno(), 0, **_MAP_OPTIONS))
@@ -138,16 +138,16 @@ class ColumnFile:
         return tuple(self._locations)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Shape of a column, from the header."""
+        """Return the shape of a column, from the header."""
         return self._locations[name].shape
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """Type of a column, from the header."""
+        """Return the dtype of a column, from the header."""
         return self._locations[name].dtype
 
     def read(self, name: str) -> Array:
-        """A column where it is mapped, read-only; its first use checks it against its checksum."""
-        if name not in self._verified:  # two threads may both check it, to no harm
+        """Return a mapped, read-only column.  The first call verifies its checksum."""
+        if name not in self._verified:  # two threads may verify it twice, which is harmless
             if self._is_altered(name):
                 raise IndexFormatError(
                     f"column {name!r} of {self.path} is altered: its checksum is wrong"
@@ -159,7 +159,7 @@ class ColumnFile:
         return self._verified[name]
 
     def altered(self) -> list[str]:
-        """The names of the columns that do not match their checksums, all of them read anew."""
+        """Read all columns again, and return the names of those with a wrong checksum."""
         return [name for name in self._locations if self._is_altered(name)]
 
     def _is_altered(self, name: str) -> bool:

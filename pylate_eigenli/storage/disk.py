@@ -1,4 +1,4 @@
-"""Writes that survive a crash: contents reach the disk before anything refers to them."""
+"""Durable writes: the contents of a file reach the disk before another file refers to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def make_folder(path: Path) -> None:
-    """Create ``path`` and its missing parents, each of them recorded on disk by its own parent."""
+    """Create ``path`` and its missing parents, and sync the parent of each new folder."""
     if not path.is_dir():
         make_folder(path.parent)
         path.mkdir(exist_ok=True)
@@ -17,15 +17,15 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, payload: bytes) -> None:
-    """Write ``payload`` to ``path`` and return once it is on disk.
+    """Write ``payload`` to ``path``, and return when it is on disk.
 
-    Callers use names nothing refers to yet: a file already there is what a killed writer left.
+    Callers use new names only.  An existing file is a leftover of a killed writer.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o666)
     try:
         remaining = memoryview(payload)
-        while remaining:  # the kernel may take less than it was given
+        while remaining:  # os.write may write only a part
             remaining = remaining[os.write(descriptor, remaining) :]
         os.fsync(descriptor)
     finally:
@@ -33,10 +33,10 @@ def write_file(path: Path, payload: bytes) -> None:
 
 
 def replace_file(path: Path, payload: bytes) -> None:
-    """Replace ``path`` in one step: at any moment a reader finds the old file or the new one, whole.
+    """Replace ``path`` atomically: a reader finds either the complete old file or the new one.
 
-    The folder is synced before the rename as well as after it: the names of the files that
-    ``payload`` refers to have to be on disk first, or a power cut could keep the rename alone.
+    The folder is synced before and after the rename.  The first sync brings the names of all files
+    that ``payload`` refers to to disk; without it, only the rename might survive a power cut.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     write_file(temporary, payload)
@@ -46,8 +46,8 @@ def replace_file(path: Path, payload: bytes) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Bring the folder's list of names to disk."""
-    if os.name == "nt":  # Windows cannot open a folder, and keeps its names in the journal itself
+    """Sync the directory entry of a folder to disk."""
+    if os.name == "nt":  # Windows cannot open a folder; its journal keeps the names
         return
     descriptor = os.open(path, os.O_RDONLY)
     try:

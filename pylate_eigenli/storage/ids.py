@@ -1,4 +1,4 @@
-"""Document ids: strings and integers, told apart, kept as one block of UTF-8 text."""
+"""Document ids: strings and integers, stored as one block of UTF-8 text."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ DocumentId: TypeAlias = str | int
 
 
 def checked_id(document_id: object) -> DocumentId:
-    """The id as a plain ``str`` or ``int``.
+    """Return the id as a plain ``str`` or ``int``.
 
     Examples
     --------
     >>> checked_id(np.int64(7)), checked_id("7")
     (7, '7')
     """
-    # The usual types first: this runs for every id of a collection.
+    # The usual types come first, because this runs for every id of a collection.
     if type(document_id) is str or type(document_id) is int:
         return document_id
     if isinstance(document_id, str):
@@ -34,7 +34,7 @@ def checked_id(document_id: object) -> DocumentId:
 
 
 def checked_ids(documents_ids: Iterable[object]) -> list[DocumentId]:
-    """All ids as plain ``str`` or ``int``; one bare id in place of many is refused."""
+    """Return ids as plain ``str`` or ``int``; raise an error for a single string."""
     if isinstance(documents_ids, (str, bytes)):
         raise TypeError(f"expected a list of document ids, not the single id {documents_ids!r}")
     return [checked_id(document_id) for document_id in documents_ids]
@@ -42,14 +42,14 @@ def checked_ids(documents_ids: Iterable[object]) -> list[DocumentId]:
 
 @dataclass(frozen=True, eq=False)
 class IdColumn:
-    """The ids of a run of documents, encoded; decoding happens for the rows asked for only.
+    """Encoded ids of consecutive documents, decoded only for the requested rows.
 
     Attributes
     ----------
     text
-        One uint8 column ``"text"``: the UTF-8 bytes of every id, integers as decimal digits.
+        One uint8 column ``"text"`` with the UTF-8 bytes of all ids; integers are decimal digits.
     is_integer
-        bool of shape ``(n_documents,)``: the id is an ``int``, not the string of its digits.
+        bool of shape ``(n_documents,)``: true for an ``int``, false for a ``str``.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class IdColumn:
 
     @classmethod
     def encode(cls, documents_ids: Sequence[DocumentId]) -> IdColumn:
-        """Encode plain ids, as :func:`checked_ids` returns them."""
+        """Encode ids from :func:`checked_ids`."""
         encoded = [_encoded(document_id) for document_id in documents_ids]
         text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         integers = [not isinstance(document_id, str) for document_id in documents_ids]
@@ -74,7 +74,7 @@ class IdColumn:
 
     @classmethod
     def concatenate(cls, parts: Sequence[IdColumn]) -> IdColumn:
-        """The ids of ``parts`` one after the other, in memory of their own."""
+        """Return the ids of all parts, as a copy."""
         return cls(
             Ragged.concatenate([part.text for part in parts]),
             np.concatenate([part.is_integer for part in parts]),
@@ -84,15 +84,15 @@ class IdColumn:
         return len(self.text)
 
     def span(self, start: int, stop: int) -> IdColumn:
-        """The ids of documents ``start:stop``, without a copy of their text."""
+        """Return the ids of documents ``start:stop``, without copying their text."""
         return IdColumn(self.text.span(start, stop), self.is_integer[start:stop])
 
     def take(self, keep: NDArray[np.bool_]) -> IdColumn:
-        """The ids for which the mask ``keep`` is true."""
+        """Return the ids where the mask ``keep`` is true."""
         return IdColumn(self.text.take(keep), self.is_integer[keep])
 
     def decode(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
-        """The ids of ``rows``, by default of all, in their order."""
+        """Return the ids of ``rows``, in this order; by default all ids."""
         text = self.text.columns["text"].data
         starts, ends, integers = self.text.offsets[:-1], self.text.offsets[1:], self.is_integer
         if rows is not None:
@@ -114,5 +114,5 @@ def _encoded(document_id: DocumentId) -> bytes:
         return str(document_id).encode("utf-8")
     except UnicodeEncodeError:
         raise ValueError(
-            f"document id {document_id!r} is not valid Unicode: it holds a lone surrogate"
+            f"document id {document_id!r} is not valid Unicode: it contains a lone surrogate"
         ) from None

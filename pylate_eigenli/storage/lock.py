@@ -1,4 +1,4 @@
-"""One writer at a time, across threads, processes and machines that share the folder."""
+"""The writer lock: one writer at a time, over threads, processes and machines."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ OWNER_NAME = "writer.json"
 
 @contextmanager
 def writer_lock(folder: Path) -> Iterator[None]:
-    """Hold the right to write to ``folder``, which is created if need be.
+    """Hold the writer lock of ``folder``, which is created if it does not exist.
 
-    The operating system releases the lock of a process that dies.
+    The operating system releases the lock when its process dies.
 
     Raises
     ------
     IndexLockedError
-        Somebody else holds it; the message says which process.
+        Another writer holds the lock; the message names its process.
     """
     make_folder(folder)
-    # A lock object of its own for every writer: filelock lets one object in more than once.
+    # Every writer has its own lock object, because filelock objects are reentrant.
     lock = FileLock(folder / LOCK_NAME, thread_local=False)
     try:
         lock.acquire(blocking=False)
@@ -38,7 +38,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
         raise IndexLockedError(
             f"the index in {folder} is being written by {_owner(folder)}; try again later"
         ) from None
-    owner = folder / OWNER_NAME  # beside the lock, which some versions of filelock truncate
+    owner = folder / OWNER_NAME  # not in the lock file, which some versions of filelock truncate
     try:
         owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
         yield
@@ -52,5 +52,5 @@ def _owner(folder: Path) -> str:
     try:
         owner = json.loads((folder / OWNER_NAME).read_text())
         return f"process {owner['pid']} on {owner['host']}"
-    except (OSError, ValueError, KeyError, TypeError):  # about to be written, or just deleted
+    except (OSError, ValueError, KeyError, TypeError):  # not yet written, or just deleted
         return "another process"

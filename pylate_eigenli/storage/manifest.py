@@ -1,9 +1,9 @@
-"""The manifest: the one file that says which other files, together, are the index.
+"""The manifest: the file that lists all files of one committed state of an index.
 
-A commit writes new files under names never used before and then replaces ``manifest.json``,
-so that every state of the index is described by exactly one manifest.  Each record of a file
-holds its size and the checksum of its header, and the header those of the columns behind it
-(:mod:`pylate_eigenli.storage.columns`): whoever trusts the manifest can check all the rest.
+A commit writes files under new names and then replaces ``manifest.json``, so every state has
+exactly one manifest.  The manifest holds the size of each file and the checksum of its header; the
+header holds the checksums of the columns (:mod:`pylate_eigenli.storage.columns`).  A correct
+manifest is therefore enough to verify all other files.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ T = TypeVar("T")
 
 
 def segment_name(uid: int) -> str:
-    """Name of the file of segment ``uid``."""
+    """Return the file name of segment ``uid``."""
     return f"segment-{uid:06d}.safetensors"
 
 
 def dead_name(uid: int, generation: int) -> str:
-    """Name of the tombstones that ``generation`` gave segment ``uid``."""
+    """Return the file name of the tombstones of segment ``uid``, written by ``generation``."""
     return f"segment-{uid:06d}.dead-{generation:06d}.safetensors"
 
 
 def collection_name(generation: int) -> str:
-    """Name of the file of collection-wide arrays that ``generation`` wrote."""
+    """Return the file name of the collection arrays, written by ``generation``."""
     return f"collection-{generation:06d}.safetensors"
 
 
 @dataclass(frozen=True)
 class FileRecord:
-    """What a file must be: its name, its size, and the CRC-32 of its header in hexadecimal."""
+    """Name and size of a file, and the CRC-32 of its header in hexadecimal."""
 
     file: str
     bytes: int
@@ -57,7 +57,7 @@ class FileRecord:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> FileRecord:
         name = _get(body, "file", str)
-        if not _DATA_NAME.fullmatch(name):  # also keeps a hostile name inside the folder
+        if not _DATA_NAME.fullmatch(name):  # a path outside the folder is refused too
             raise ValueError(f"{name!r} is not the name of an index file")
         return cls(name, _get(body, "bytes", int), _get(body, "crc32", str))
 
@@ -67,7 +67,7 @@ class FileRecord:
 
 @dataclass(frozen=True)
 class SegmentRecord:
-    """A segment: its file, what it must hold, and the file of its tombstones if it has any."""
+    """File of a segment, its number of documents and rows, and the file of its tombstones."""
 
     data: FileRecord
     documents: int
@@ -77,7 +77,7 @@ class SegmentRecord:
 
     @property
     def uid(self) -> int:
-        """Number of the segment, never given to another one."""
+        """Number of the segment, which no other segment ever gets."""
         return int(self.data.file.removeprefix("segment-").removesuffix(".safetensors"))
 
     @classmethod
@@ -115,12 +115,12 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """The newest committed state; a folder without a manifest holds an empty index.
+        """Return the newest committed state; a folder without a manifest is an empty index.
 
         Raises
         ------
         IndexFormatError
-            The manifest is damaged, or of a version this library does not read.
+            The manifest is damaged, or has a version that this library cannot read.
         """
         path = folder / FILE_NAME
         try:
@@ -161,7 +161,7 @@ class Manifest:
 
     @classmethod
     def successor_of_unreadable(cls, folder: Path) -> Manifest:
-        """An empty state numbered past every file of ``folder``, for replacing what is there."""
+        """Return an empty state with numbers above those of all files, to replace a damaged index."""
         numbers = [
             int(number)
             for name in os.listdir(folder)
@@ -171,11 +171,11 @@ class Manifest:
         return cls(generation=max(numbers, default=0) + 1, next_uid=max(numbers, default=0) + 1)
 
     def write(self, folder: Path) -> None:
-        """Make this the committed state of ``folder``, in one step and durably."""
+        """Commit this state to ``folder``, atomically and durably."""
         replace_file(folder / FILE_NAME, self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """The contents of ``manifest.json``."""
+        """Return the contents of ``manifest.json``."""
         body: dict[str, Any] = {
             "format": FORMAT,
             "version": VERSION,
@@ -188,7 +188,7 @@ class Manifest:
         return json.dumps({**body, "checksum": _checksum(body)}, indent=1).encode()
 
     def files(self) -> Iterator[FileRecord]:
-        """The records of all files of this state, the manifest itself excepted."""
+        """Yield the records of all files of this state except the manifest."""
         for segment in self.segments:
             yield segment.data
             if segment.dead is not None:
@@ -198,10 +198,10 @@ class Manifest:
 
 
 def collect_garbage(folder: Path) -> None:
-    """Delete the files that the committed manifest does not name; the writer lock must be held.
+    """Delete all files that the committed manifest does not name; the caller holds the lock.
 
-    They are what a rolled back or killed writer left, or what a commit has replaced.  A file
-    that cannot be deleted (Windows keeps those that a reader has mapped) waits for the next call.
+    These are leftovers of a failed or killed writer, or files that a commit has replaced.  If a
+    file cannot be deleted (on Windows, because a reader maps it), a later call deletes it.
     """
     with suppress(IndexFormatError, OSError):
         used = {record.file for record in Manifest.read(folder).files()}
@@ -213,7 +213,7 @@ def collect_garbage(folder: Path) -> None:
 
 
 def _checksum(body: Mapping[str, Any]) -> str:
-    # Keys sorted and no spaces: the checksum is that of the contents, however they are laid out.
+    # Sorted keys without spaces make the checksum independent of the layout of the file.
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return f"{zlib.crc32(canonical.encode()):08x}"
 

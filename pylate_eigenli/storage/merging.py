@@ -1,4 +1,4 @@
-"""Which segments a commit rewrites, so that they stay few and hold few dead documents."""
+"""The merge policy: the segments that a commit rewrites to keep them few and mostly alive."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from .segment import Segment
 
 GROWTH = 2
-"""A segment joins newer ones that hold, together, more than ``1 / GROWTH`` of its documents.
+"""A segment is merged with the newer ones if these hold more than ``1 / GROWTH`` of its documents.
 
-Sizes then fall by that factor from each segment to all that follow it, which makes their number
-logarithmic, and a document that is rewritten finds itself in a segment 1.5 times as large, which
-makes the number of times that happens to it logarithmic too.
+All segments after a given one are then smaller than it by this factor, so the number of segments is
+logarithmic.  A rewritten document moves to a segment at least 1.5 times as large, so the number of
+rewrites per document is logarithmic too.
 """
 
 DEAD_BYTES_DIVISOR = 64
-"""Dead documents are left alone while they take less than this part of a full segment."""
+"""Dead documents are kept while they take less than this fraction of a full segment."""
 
 
 def plan_merges(
@@ -26,26 +26,26 @@ def plan_merges(
     max_dead_share: float,
     compact: bool = False,
 ) -> list[range]:
-    """Choose the runs of segments to rewrite, each as one.
+    """Choose runs of segments; the commit rewrites each run as one segment.
 
     Parameters
     ----------
     segments
         All segments, oldest first.
     incoming
-        Number of documents about to be written after them.
+        Number of new documents, which follow the segments.
     segment_bytes
-        Size of a full segment; a segment is left to itself from half of that.
+        Size of a full segment. A segment of at least half this size is not merged for its size.
     max_dead_share
         Share of dead bytes above which all segments with dead documents are rewritten.
     compact
-        Rewrite whatever gains by it.
+        Rewrite all segments that hold dead documents or are small.
 
     Returns
     -------
     list of range
-        Runs of positions in ``segments``, in order and disjoint.  If documents are incoming, the
-        last run ends at ``len(segments)``, is possibly empty, and is the one they join.
+        Disjoint runs of positions in ``segments``, in order.  If there are new documents, the last
+        run ends at ``len(segments)``, may be empty, and takes them.
     """
     dead_bytes = sum(segment.nbytes - _living_bytes(segment) for segment in segments)
     total_bytes = sum(segment.nbytes for segment in segments)
@@ -59,7 +59,7 @@ def plan_merges(
 
 def _small_tail(segments: Sequence[Segment], incoming: int, segment_bytes: int) -> list[range]:
     start, documents = len(segments), incoming
-    if segments and not incoming:  # the newest segment stands in for incoming documents
+    if segments and not incoming:  # the newest segment takes the place of new documents
         start, documents = start - 1, segments[-1].n_alive
     while (
         start

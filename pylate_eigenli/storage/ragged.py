@@ -1,4 +1,4 @@
-"""Columns of which every document owns a run of rows."""
+"""Ragged columns: every document owns a run of consecutive rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array: TypeAlias = NDArray[Any]
 
 
 def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
-    """Where runs of the given lengths begin, and where the last one ends.
+    """Return the offsets of runs: the start of each run, and the end of the last.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Columns that share one division into documents.
+    """Columns with common offsets.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Ragged:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Ragged]) -> Ragged:
-        """The documents of ``parts`` one after the other, in memory of their own."""
+        """Return the documents of all parts, as a copy."""
         columns = {
             name: np.concatenate([part.columns[name] for part in parts])
             for name in parts[0].columns
@@ -58,13 +58,13 @@ class Ragged:
         return np.diff(self.offsets)
 
     def span(self, start: int, stop: int) -> Ragged:
-        """Documents ``start:stop``, without a copy of their rows."""
+        """Return the documents ``start:stop``, without copying their rows."""
         first, last = int(self.offsets[start]), int(self.offsets[stop])
         columns = {name: column[first:last] for name, column in self.columns.items()}
         return Ragged(columns, self.offsets[start : stop + 1] - first)
 
     def take(self, keep: NDArray[np.bool_]) -> Ragged:
-        """The documents for which the mask ``keep``, of shape ``(n_documents,)``, is true."""
+        """Return the documents where the mask ``keep``, of shape ``(n_documents,)``, is true."""
         kept_rows = np.repeat(keep, self.lengths)
         columns = {name: column[kept_rows] for name, column in self.columns.items()}
         return Ragged(columns, offsets_of(self.lengths[keep]))

@@ -1,4 +1,4 @@
-"""A segment: an immutable file of documents, and which of them are still alive."""
+"""Segment: an immutable file of documents, and the mask of living documents."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEAD = "dead"
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Some documents of a snapshot, in the order in which they were added.
+    """Some documents of a snapshot, in order of insertion.
 
     Attributes
     ----------
@@ -51,15 +51,15 @@ class Segment:
 
     @classmethod
     def write(cls, folder: Path, uid: int, batch: Batch) -> Segment:
-        """Write a batch as the segment ``uid``, and open it."""
+        """Write a batch as segment ``uid``, and open it."""
         return cls.open(folder, write_segment(folder, uid, batch), known={})
 
     @classmethod
     def open(cls, folder: Path, record: SegmentRecord, known: dict[FileRecord, Segment]) -> Segment:
-        """Open a segment, with the help of those that are open already.
+        """Open a segment, or reuse an open one.
 
-        ``known`` maps files to segments: one of the same file is taken over, with its tombstones
-        brought up to date, and the result is added.
+        ``known`` maps files to open segments.  A segment of the same file is reused with its new
+        tombstones.  The result is added to ``known``.
         """
         segment = known.get(record.data)
         if segment is None or segment.record != record:
@@ -69,7 +69,7 @@ class Segment:
 
     @property
     def uid(self) -> int:
-        """Number of the segment: its columns are the same wherever this number is."""
+        """Number of the segment; equal numbers mean equal columns."""
         return self.record.uid
 
     @property
@@ -99,18 +99,18 @@ class Segment:
         return self.file.offsets
 
     def has(self, name: str) -> bool:
-        """Whether there is a column of that name."""
+        """Return whether the segment has a column of this name."""
         return name in self.file.schema
 
     def column(self, name: str) -> Array:
-        """A column, memory-mapped and read-only; dead documents are still in it.
+        """Return a column, memory-mapped and read-only; it includes dead documents.
 
         Its shape is ``(n_documents, ...)``, or ``(offsets[-1], ...)`` for a column per row.
         """
         return self.file.column(name)
 
     def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
-        """The ids of the documents at ``rows``, by default of all, dead ones included."""
+        """Return the ids of the documents at ``rows``; by default all ids, also of dead documents."""
         return self.file.ids.decode(rows)
 
     def find(self, wanted: dict[DocumentId, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -119,25 +119,25 @@ class Segment:
         Returns
         -------
         numbers, rows
-            For every wanted document that is alive here, the number under which it is wanted
-            and its row; two int64 arrays of one length, in no particular order.
+            For every wanted document that is alive in this segment, its number in ``wanted`` and
+            its row; two int64 arrays of equal length, in no particular order.
         """
         held = self.file.row_of
-        common = list(wanted.keys() & held.keys())  # the cost is that of the smaller side
+        common = list(wanted.keys() & held.keys())  # takes time in the size of the smaller side
         rows = np.fromiter((held[i] for i in common), dtype=np.int64, count=len(common))
         numbers = np.fromiter((wanted[i] for i in common), dtype=np.int64, count=len(common))
         alive = self.alive[rows]
         return numbers[alive], rows[alive]
 
     def without(self, rows: NDArray[np.int64]) -> Segment:
-        """This segment with the living documents at ``rows`` dead, in memory only."""
+        """Return this segment with the documents at ``rows`` marked dead, in memory only."""
         alive = self.alive.copy()
         alive[rows] = False
         dead_count = self.n_documents - int(np.count_nonzero(alive))
         return Segment(self.file, replace(self.record, dead=None, dead_count=dead_count), alive)
 
     def saved(self, folder: Path, generation: int) -> Segment:
-        """This segment with its tombstones on disk, in a file that belongs to ``generation``."""
+        """Write new tombstones to a file of ``generation``, and return the saved segment."""
         if self.record.dead is not None or not self.record.dead_count:
             return self
         path = folder / dead_name(self.uid, generation)
@@ -145,7 +145,7 @@ class Segment:
         return Segment(self.file, replace(self.record, dead=dead), self.alive)
 
     def living(self) -> Batch:
-        """The documents that are alive."""
+        """Return the living documents."""
         batch = self.file.batch()
         return batch if self.n_alive == self.n_documents else batch.take(self.alive)
 
@@ -153,17 +153,18 @@ class Segment:
 def bury(
     segments: Iterable[Segment], wanted: dict[DocumentId, int]
 ) -> tuple[list[Segment], NDArray[np.bool_]]:
-    """Mark documents dead; segments that have no others left are dropped.
+    """Mark documents dead, and drop segments without living documents.
 
     Parameters
     ----------
     wanted
-        The documents, numbered from 0.
+        Documents to mark, numbered from 0.
 
     Returns
     -------
     segments, found
-        The segments as they are now, and bool of shape ``(len(wanted),)``: which were alive.
+        The remaining segments, and a mask of shape ``(len(wanted),)``: true for documents that
+        were alive.
     """
     remaining, found = [], np.zeros(len(wanted), dtype=bool)
     for segment in segments:
@@ -176,7 +177,7 @@ def bury(
 
 
 def read_alive(folder: Path, record: SegmentRecord) -> NDArray[np.bool_]:
-    """The mask of the documents of a segment that no tombstone covers."""
+    """Return the mask of the living documents of a segment."""
     alive = np.ones(record.documents, dtype=bool)
     if record.dead is not None:
         file = ColumnFile(folder, record.dead)
@@ -185,7 +186,7 @@ def read_alive(folder: Path, record: SegmentRecord) -> NDArray[np.bool_]:
             alive = np.unpackbits(packed, count=record.documents) == 0
         if np.count_nonzero(~alive) != record.dead_count:
             raise IndexFormatError(
-                f"{file.path} does not hold the {record.dead_count} tombstones that the "
-                f"manifest says, for {record.documents} documents"
+                f"{file.path} does not match the manifest, which has {record.dead_count} "
+                f"tombstones for {record.documents} documents"
             )
     return alive

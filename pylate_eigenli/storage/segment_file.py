@@ -1,4 +1,4 @@
-"""The file of a segment: how documents are laid out in columns."""
+"""Segment files: the layout of documents in columns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .ids import DocumentId, IdColumn
 from .manifest import SegmentRecord, segment_name
 from .ragged import Array, Ragged
 
-# A column that was given per document or per row carries that in its name: "document.length".
+# The stored name of a column starts with its kind, per document or per row: "document.length".
 _PER_DOCUMENT, _PER_ROW = "document", "row"
 _ROW_OFFSETS = "offsets"
 _ID_TEXT, _ID_OFFSETS, _ID_IS_INTEGER = "id.text", "id.offsets", "id.is_integer"
 
 
 def write_segment(folder: Path, uid: int, batch: Batch) -> SegmentRecord:
-    """Write the documents of a batch as the segment ``uid``."""
+    """Write the documents of a batch as segment ``uid``."""
     columns = {
         _ID_TEXT: batch.ids.text.columns["text"],
         _ID_OFFSETS: batch.ids.text.offsets,
@@ -38,7 +38,7 @@ def write_segment(folder: Path, uid: int, batch: Batch) -> SegmentRecord:
 
 
 class SegmentFile(ColumnFile):
-    """The documents of a segment, those that have died since included."""
+    """All documents of a segment, including dead ones."""
 
     def __init__(self, folder: Path, record: SegmentRecord) -> None:
         super().__init__(folder, record.data)
@@ -54,12 +54,12 @@ class SegmentFile(ColumnFile):
             if length is not None and self.shape(name)[:1] != (length,):
                 raise IndexFormatError(
                     f"column {name!r} of {self.path} has shape {self.shape(name)}, "
-                    f"but the manifest says {record.documents} documents and {record.rows} rows"
+                    f"but the manifest has {record.documents} documents and {record.rows} rows"
                 )
 
     @cached_property
     def schema(self) -> Schema:
-        """The type of every column, by the name it was given."""
+        """The type of every column, by its name without the kind."""
         return {
             column: ColumnType(per, self.dtype(name), self.shape(name)[1:])
             for name in self.names
@@ -68,21 +68,21 @@ class SegmentFile(ColumnFile):
         }
 
     def column(self, name: str) -> Array:
-        """The column that was given under ``name``."""
+        """Return the column of this name."""
         if name not in self.schema:
             raise KeyError(f"{self.path} has no column {name!r}")
         return self.read(f"{self.schema[name].per}.{name}")
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """Where the rows of each document begin and end, int64 of shape ``(n + 1,)``."""
+        """Offsets of the rows of each document, int64 of shape ``(n + 1,)``."""
         if _ROW_OFFSETS in self.names:
             return self.read(_ROW_OFFSETS)
         return np.zeros(self._n_documents + 1, dtype=np.int64)
 
     @cached_property
     def ids(self) -> IdColumn:
-        """The ids of the documents, encoded."""
+        """The encoded ids of the documents."""
         text = Ragged({"text": self.read(_ID_TEXT)}, self.read(_ID_OFFSETS))
         if _ID_IS_INTEGER in self.names:
             return IdColumn(text, self.read(_ID_IS_INTEGER))
@@ -90,11 +90,11 @@ class SegmentFile(ColumnFile):
 
     @cached_property
     def row_of(self) -> dict[DocumentId, int]:
-        """The row of each id: built when the first id is looked up, and then kept."""
+        """The row of each id, built at the first lookup."""
         return {document_id: row for row, document_id in enumerate(self.ids.decode())}
 
     def batch(self) -> Batch:
-        """All documents, where they are mapped."""
+        """Return all documents as mapped arrays."""
         documents, rows = (
             {name: self.column(name) for name, kind in self.schema.items() if kind.per == per}
             for per in (_PER_DOCUMENT, _PER_ROW)

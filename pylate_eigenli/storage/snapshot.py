@@ -1,4 +1,4 @@
-"""One committed state of an index, as a reader sees it."""
+"""Snapshot: one committed state of an index, as a reader sees it."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ _ARRAY = "array."
 class Snapshot(Collection[DocumentId]):
     """An immutable state of an index: the collection of its living documents.
 
-    All its files stay open, so that it remains what it is while writers go on.  A document is
-    known by its global row, the position it has when the documents of all segments, dead ones
-    included, are counted one after the other.
+    A snapshot keeps its files open, so later commits do not change it.  The global row of a document
+    is its position among the documents of all segments in order, including dead documents.
 
     Attributes
     ----------
     segments
         The segments, oldest first.
     starts
-        int64 of shape ``(len(segments) + 1,)``: global row at which each segment starts, and
-        the number of global rows at the end.
+        int64 of shape ``(len(segments) + 1,)``: the first global row of each segment, and the
+        number of global rows.
     collection
-        Arrays that belong to the collection as a whole, by name; read-only.
+        Arrays of the whole collection, by name; read-only.
 
     Examples
     --------
@@ -65,17 +64,17 @@ class Snapshot(Collection[DocumentId]):
 
     @property
     def generation(self) -> int:
-        """Number of the commit that made this state; 0 before the first one."""
+        """Number of the commit of this state; 0 before the first commit."""
         return self.manifest.generation
 
     @property
     def meta(self) -> Mapping[str, Any]:
-        """What the index says of itself, as JSON values."""
+        """Metadata of the index, as JSON values."""
         return MappingProxyType(dict(self.manifest.meta))
 
     @property
     def nbytes(self) -> int:
-        """Bytes on disk of the files of this state."""
+        """Size of the files of this state in bytes."""
         if not self.generation:
             return 0
         return sum(file.bytes for file in self.manifest.files()) + len(self.manifest.to_bytes())
@@ -92,7 +91,7 @@ class Snapshot(Collection[DocumentId]):
         return any(len(segment.find(wanted)[1]) for segment in self.segments)
 
     def locate(self, documents_ids: Iterable[DocumentId]) -> NDArray[np.int64]:
-        """Global rows of documents, int64 of shape ``(len(documents_ids),)``; -1 for unknown ones."""
+        """Return the global rows of documents, or -1; int64 of shape ``(len(documents_ids),)``."""
         ids = checked_ids(documents_ids)
         wanted = {document_id: number for number, document_id in enumerate(dict.fromkeys(ids))}
         rows = np.full(len(wanted), -1, dtype=np.int64)
@@ -102,7 +101,7 @@ class Snapshot(Collection[DocumentId]):
         return rows[[wanted[document_id] for document_id in ids]] if ids else rows
 
     def ids_of(self, rows: ArrayLike) -> list[DocumentId]:
-        """Ids of the documents at global ``rows``, a flat sequence of integers."""
+        """Return the ids of the documents at global rows, a flat sequence of integers."""
         ids: dict[int, DocumentId] = {}
         for segment, local_rows, positions in self.by_segment(rows):
             ids.update(zip(positions.tolist(), segment.ids(local_rows), strict=True))
@@ -111,12 +110,12 @@ class Snapshot(Collection[DocumentId]):
     def by_segment(
         self, rows: ArrayLike
     ) -> Iterator[tuple[Segment, NDArray[np.int64], NDArray[np.int64]]]:
-        """Divide global rows among the segments that hold them.
+        """Group global rows by segment.
 
         Yields
         ------
         segment, local_rows, positions
-            A segment, rows within it, and the positions in ``rows`` that they come from.
+            A segment, the rows within it, and their positions in ``rows``.
         """
         wanted = np.asarray(rows, dtype=np.int64).reshape(-1)
         if wanted.size and (wanted.min() < 0 or wanted.max() >= self.starts[-1]):
@@ -131,12 +130,12 @@ class Snapshot(Collection[DocumentId]):
 
 
 def write_collection(path: Path, arrays: Mapping[str, Array]) -> FileRecord:
-    """Write the arrays of a collection."""
+    """Write the arrays of a collection to ``path``."""
     return write_columns(path, {_ARRAY + name: array for name, array in arrays.items()})
 
 
 def read_collection(folder: Path, record: FileRecord | None) -> dict[str, Array]:
-    """The arrays of a collection, memory-mapped and checked."""
+    """Return the arrays of a collection, memory-mapped and verified."""
     if record is None:
         return {}
     file = ColumnFile(folder, record)

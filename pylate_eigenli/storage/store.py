@@ -1,4 +1,4 @@
-"""The store: a folder that holds an index, for one writer and any number of readers."""
+"""Store: the folder of an index, with one writer and any number of readers."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from .transaction import Transaction
 SEGMENT_BYTES = 64 * 2**20
 MAX_DEAD_SHARE = 0.3
 
-# Each retry means that a writer has committed in the time it takes to open the files.
+# A retry is needed only if a writer commits while the files are being opened.
 _OPEN_ATTEMPTS = 100
 
 
 class Store:
-    """Named NumPy columns for documents, in a folder, safe against crashes.
+    """Crash-safe storage of documents as named NumPy columns in a folder.
 
-    Readers never wait and see committed states only.  Nothing is read until it is needed, and
-    nothing is created on disk before the first transaction.  Objects of this class may be
-    shared between threads.
+    Readers never wait, and they see committed states only.  Files are read on demand, and nothing is
+    created on disk before the first transaction.  Threads can share a store.
 
     Parameters
     ----------
     path
         The folder.
     segment_bytes
-        Size of a full segment file, and of the memory that a writer fills before it writes one.
-        Readers keep every segment mapped, which before Python 3.13 takes a file descriptor each.
+        Size of a full segment file. A writer keeps as many bytes in memory before it writes one.
+        Readers map every segment, which takes one file descriptor each before Python 3.13.
     max_dead_share
-        Share of the bytes that removed and replaced documents may take before a commit
-        rewrites the segments that hold them.
+        Maximal share of the bytes of removed and replaced documents. Above it, a commit rewrites
+        their segments.
 
     Examples
     --------
@@ -73,47 +72,47 @@ class Store:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The state that was read or committed last.
+        """The last state that this store has read or committed.
 
         Raises
         ------
         IndexFormatError
-            The index is damaged, or of a version this library does not read.
+            The index is damaged, or has a version that this library cannot read.
         """
         snapshot = self._snapshot
         return self._load() if snapshot is None else snapshot
 
     @property
     def nbytes(self) -> int:
-        """Bytes on disk of the files of the snapshot."""
+        """Size of the files of the snapshot in bytes."""
         return self.snapshot.nbytes
 
     def refresh(self) -> bool:
-        """Move the snapshot to the newest committed state; returns whether it changed."""
+        """Load the newest committed state, and return whether it is a new one."""
         before = self.snapshot
         return self._load() is not before
 
     def close(self) -> None:
-        """Let go of the open files.
+        """Close the files.
 
-        They are unmapped when the last array that comes from them is gone.  The store opens
-        them again if it is used again.
+        A file is unmapped when its last array is deleted.  The store opens the files again when it
+        is used again.
         """
         self._snapshot = None
 
     @contextmanager
     def transaction(self, *, override: bool = False) -> Iterator[Transaction]:
-        """Change the index: a commit if the ``with`` block ends well, no change at all otherwise.
+        """Change the index: commit at the end of the ``with`` block, or roll back on an exception.
 
         Parameters
         ----------
         override
-            Start from nothing, without a look at what is there: replaces a damaged index too.
+            Start from an empty index, without reading the old one, which may be damaged.
 
         Raises
         ------
         IndexLockedError
-            Another writer is at work, in this process or another.
+            Another writer holds the lock, in this process or another.
         """
         with writer_lock(self.path):
             transaction = Transaction(
@@ -131,8 +130,8 @@ class Store:
                     self._snapshot = snapshot
             finally:
                 transaction.close()
-                # After a commit this deletes what was replaced, otherwise what was written: the
-                # manifest on disk, not the way the block was left, decides which of the two.
+                # Deletes the replaced files after a commit, and the new files otherwise. The
+                # manifest on disk decides between the two cases, not the exit from the block.
                 collect_garbage(self.path)
 
     def compact(self) -> None:
@@ -146,7 +145,7 @@ class Store:
         Returns
         -------
         list of str
-            What is damaged, one line per file or column; empty if all is well.
+            One line per damaged file or column; empty if there is no damage.
         """
         while True:
             try:
@@ -158,14 +157,14 @@ class Store:
                 return [str(error)]
 
     def _load(self) -> Snapshot:
-        # Reading and installing are one step for other threads: a slow reader must not put back
-        # a state that is older than what a commit has installed in the meantime.
+        # The lock covers reading and installing, so that a slow reader cannot replace the snapshot
+        # of a newer commit by an older one.
         with self._swapping:
             self._snapshot = self._newest(self._snapshot)
             return self._snapshot
 
     def _newest(self, previous: Snapshot | None) -> Snapshot:
-        """The newest committed state, which takes over the open files of the previous one."""
+        """Return the newest committed state, which reuses the open files of the previous one."""
         known = {} if previous is None else {s.record.data: s for s in previous.segments}
         manifest = Manifest.read(self.path)
         for _ in range(_OPEN_ATTEMPTS):
@@ -177,7 +176,7 @@ class Store:
                     return Snapshot(manifest, segments, previous.collection)
                 return Snapshot(manifest, segments, read_collection(self.path, manifest.collection))
             except FileNotFoundError as error:
-                # A writer may have committed, and deleted what it replaced, in the meantime.
+                # A writer may have committed since, and deleted the files that it replaced.
                 newer = Manifest.read(self.path)
                 if newer == manifest:
                     raise IndexFormatError(
@@ -187,7 +186,7 @@ class Store:
         raise RuntimeError(f"{self.path} changed {_OPEN_ATTEMPTS} times while being opened")
 
     def _vacated(self) -> Snapshot:
-        """An empty state that continues the numbering of whatever is in the folder."""
+        """Return an empty state that continues the numbering of the files in the folder."""
         try:
             committed = Manifest.read(self.path)
             manifest = Manifest(committed.generation, committed.next_uid)

@@ -1,4 +1,4 @@
-"""A transaction: changes to an index that become visible all at once, or not at all."""
+"""Transaction: changes to an index that become visible all at once, or not at all."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from .writer import SegmentWriter
 
 
 class Transaction:
-    """Changes to the state ``base``; obtained from :meth:`Store.transaction`.
+    """Changes to the state ``base``; :meth:`Store.transaction` returns it.
 
-    Whatever is appended is held in memory up to the size of a segment and then written to files
-    that no reader knows of yet.  Only the ids stay in memory to the end.
+    Appended documents stay in memory up to the size of a segment, and are then written to files that
+    no reader knows yet.  Only the ids stay in memory until the commit.
 
     Attributes
     ----------
     base
-        The committed state that the transaction starts from.
+        The committed state at the start of the transaction.
     meta
-        What the index says of itself: JSON values, free to change.
+        Metadata of the index as JSON values, which the caller can change.
 
     Examples
     --------
@@ -72,12 +72,12 @@ class Transaction:
         rows: Mapping[str, object] | None = None,
         lengths: object | None = None,
     ) -> None:
-        """Add documents; those that the index holds already are replaced.
+        """Add documents, and replace documents with the same ids.
 
         Parameters
         ----------
         documents_ids
-            Ids of the ``n`` documents, none of which the transaction has added before.
+            Ids of the ``n`` documents; the transaction must not have added any of them before.
         documents
             Columns with one entry per document: arrays of shape ``(n, ...)`` by name.
         rows
@@ -88,7 +88,7 @@ class Transaction:
         Raises
         ------
         ValueError
-            An id is given twice, or the columns do not fit each other or those of the index.
+            An id appears twice, or the columns do not fit together or not the index.
         """
         self._check_usable()
         ids = checked_ids(documents_ids)
@@ -113,7 +113,7 @@ class Transaction:
         Raises
         ------
         UnknownDocumentError
-            The index does not hold one of them; then none is removed.
+            The index does not hold one of the documents. Then none is removed.
         """
         self._check_usable()
         ids = list(dict.fromkeys(checked_ids(documents_ids)))
@@ -133,7 +133,7 @@ class Transaction:
             self._new_ids.difference_update(ids)
 
     def clear(self) -> None:
-        """Drop all documents, meta and collection-wide arrays."""
+        """Delete all documents, the metadata and the arrays of the collection."""
         self._check_usable()
         self.meta.clear()
         self._kept.clear()
@@ -143,7 +143,7 @@ class Transaction:
         self._cleared = True
 
     def set_collection(self, name: str, array: object) -> None:
-        """Set an array that belongs to the collection as a whole."""
+        """Set an array of the whole collection."""
         self._check_usable()
         if not isinstance(name, str) or not name:
             raise TypeError(f"the name of an array is a non-empty str, not {name!r}")
@@ -151,21 +151,21 @@ class Transaction:
 
     @property
     def collection(self) -> Mapping[str, Array]:
-        """The arrays that belong to the collection as a whole, as they will be; read-only."""
+        """The arrays of the whole collection after this transaction; read-only."""
         return MappingProxyType(self._collection)
 
     def drop_collection(self, name: str) -> None:
-        """Drop an array that belongs to the collection as a whole."""
+        """Delete an array of the whole collection."""
         self._check_usable()
         del self._collection[name]
 
     def compact(self) -> None:
-        """Have the commit rewrite the segments that hold dead documents or are small."""
+        """Let the commit rewrite segments that hold dead documents or are small."""
         self._check_usable()
         self._compact = True
 
     def commit(self) -> Snapshot:
-        """Make the changes the committed state; for :meth:`Store.transaction` to call.
+        """Commit the changes; only :meth:`Store.transaction` calls this.
 
         Returns
         -------
@@ -195,7 +195,7 @@ class Transaction:
         return Snapshot(manifest, segments, collection)
 
     def close(self) -> None:
-        """End the transaction and let go of its files."""
+        """End the transaction and close its files."""
         self._usable = False
         self._kept.clear()
         self._writer = self._new_writer()
@@ -225,7 +225,7 @@ class Transaction:
         )
 
     def _merged(self, segments: Sequence[Segment], runs: Sequence[range]) -> list[Segment]:
-        """The segments after each run is rewritten as one, the last with what is pending."""
+        """Rewrite each run as one segment, add pending documents to the last, and return all."""
         merged: list[Segment] = []
         done = 0
         for run in runs:
@@ -249,7 +249,7 @@ class Transaction:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Rule out a commit of half a change, even if the caller swallows the exception."""
+        """Make the transaction unusable if the block fails, even if the caller catches the error."""
         self._usable = False
         yield
         self._usable = True

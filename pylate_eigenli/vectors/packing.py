@@ -1,9 +1,9 @@
-"""The quadratic kernel: a symmetric matrix, hence a whole subspace, as one vector.
+"""The quadratic kernel: a symmetric matrix, and therefore a subspace, as one packed vector.
 
-For a token x the kernel vector K(x) holds the squares x_i^2 and the products sqrt(2) x_i x_j,
-i < j, so that <K(x), K(y)> = <x, y>^2. Sums of kernel vectors are packed symmetric matrices:
-sum_i K(q_i) packs the query's moment and sum_j K(w_j) the document's projector, and their inner
-product is the late-interaction score. The dimension is d (d + 1) / 2, whatever k is.
+The packed vector K(x) of a token x holds the squares x_i^2 and the products sqrt(2) x_i x_j for
+i < j, so that <K(x), K(y)> = <x, y>^2. Sums of packed vectors are packed symmetric matrices:
+sum_i K(q_i) is the query's moment, and sum_j K(w_j) is the document's projector. Their inner product
+is the late-interaction score. The dimension d (d + 1) / 2 does not depend on k.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROUNDING = 1e-2  # of the length of a vector, at most, by keeping bases as floa
 
 
 def packed_dim(d: int) -> int:
-    """Return the dimension of the kernel vectors of d-dimensional tokens.
+    """Return the dimension of the packed vectors of d-dimensional tokens.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def packed_dim(d: int) -> int:
 
 
 def unpacked_dim(width: int) -> int:
-    """Return the dimension d of the tokens whose kernel vectors have so many dimensions."""
+    """Return the dimension d of the tokens, given the dimension of their packed vectors."""
     d = math.isqrt(2 * width)
     if packed_dim(d) != width:
         raise ValueError(f"{width} is not d (d + 1) / 2 for any dimension d")
@@ -45,7 +45,7 @@ def unpacked_dim(width: int) -> int:
 
 @lru_cache(maxsize=8)
 def _positions(d: int, device: torch.device) -> Tensor:
-    """Positions of the packed entries in the flattened matrix, diagonal first."""
+    """Return the positions of the packed entries in the flattened matrix, the diagonal first."""
     i, j = torch.triu_indices(d, d, offset=1, device=device)
     diagonal = torch.arange(d, device=device)
     return torch.cat([diagonal * d + diagonal, i * d + j])
@@ -95,17 +95,17 @@ def unpack(vectors: Tensor) -> Tensor:
 
 
 def pack_moments(batch: TokenBatch) -> Tensor:
-    """Return the kernel vectors of queries: sum_i K(q_i). Shape: (queries, d (d + 1) / 2)."""
+    """Return the packed vectors of queries: sum_i K(q_i). Shape: (queries, d (d + 1) / 2)."""
     return pack(torch.stack([tokens.mT @ tokens for tokens in batch]))
 
 
 def pack_queries(batch: TokenBatch, against: Tensor | None) -> Tensor:
-    """Return the kernel vectors of queries, without their share of the background.
+    """Return the packed vectors of queries, with the background subtracted.
 
     Parameters
     ----------
     batch
-        The queries' tokens.
+        Tokens of the queries.
     against
         See :class:`pylate_eigenli.spectral.background.Queries`. Shape: (d, d).
 
@@ -149,12 +149,12 @@ def _pack_bases(bases: Any, offsets: Any, floors: Any, out: Any) -> None:
 def pack_subspaces(
     bases: Tensor, offsets: NDArray[np.int64], floors: NDArray[np.float32]
 ) -> Tensor:
-    """Return the kernel vectors of documents: sum_j K(w_j), mixed with the identity by the floor.
+    """Return the packed vectors of documents: (1 - floor) sum_j K(w_j) plus floor times identity.
 
     Parameters
     ----------
     bases
-        Shape: (directions of all documents, d), float32 on the CPU.
+        Rows of all documents, concatenated. Shape: (directions, d), float32 on the CPU.
     offsets
         Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,).
     floors
@@ -162,7 +162,7 @@ def pack_subspaces(
 
     Returns
     -------
-    Shape: (documents, d (d + 1) / 2), float32. The inner product with a query's vector is the score.
+    Shape: (documents, d (d + 1) / 2), float32. The inner product with a packed query is the score.
     """
     out = np.empty((len(floors), packed_dim(bases.shape[1])), np.float32)
     rows = bases.contiguous().numpy()

@@ -1,11 +1,11 @@
-"""Fewer dimensions: principal directions of single vectors, or of the tokens they are made from.
+"""Projections to fewer dimensions, of packed vectors or of tokens.
 
-A packed vector has d (d + 1) / 2 dimensions, 8,256 for d = 128, but a collection's vectors vary
-much in some directions and hardly in others. :class:`SVProjection` keeps the former. What it drops
-is the part of a score that is, on average over the documents, the smallest.
+A packed vector has d (d + 1) / 2 dimensions, 8,256 for d = 128. :class:`SVProjection` keeps the
+directions in which the vectors of a collection vary most. This drops the part of the scores that is
+smallest on average over the documents.
 
-Where already d is large the packed vector cannot even be made: 51,360 dimensions for d = 320.
-:class:`TokenProjection` then makes the tokens shorter, before anything else is done with them.
+For large d the packed vector is too long: 51,360 dimensions for d = 320. :class:`TokenProjection`
+projects the tokens instead, before they are compressed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from ..tokens import TokenBatch, collect, split_items
 
 Vectors: TypeAlias = Tensor | NDArray[Any]
 
-# Subspace iteration: with so many directions to spare, and so many rounds, the variance kept is
-# within 0.5 % of the best possible even for spectra as flat as those of packed vectors.
+# Subspace iteration. With this many spare directions and rounds, the explained variance is within
+# 0.5 % of the optimum even for the flat spectra of packed vectors.
 _SPARE_SHARE = 0.25
 _SPARE_AT_LEAST = 256
 _ROUNDS = 3
@@ -36,16 +36,16 @@ _DOCUMENTS_AT_ONCE = 256
 
 @dataclass(frozen=True)
 class SVProjection:
-    """Packed vectors to a smaller dimension, by the principal directions of the documents.
+    """Projects packed vectors on the principal directions of the documents.
 
-    Documents are centred, queries are not: a score is approximated by the inner product of the
-    projected vectors plus a constant per query, which does not change the ranking::
+    Documents are centred and queries are not. The inner product of the projected vectors, plus a
+    constant per query that does not change the ranking, approximates the score::
 
         <q, v>  ~  <transform_queries(q), transform_documents(v)>  +  constants(q)
 
-    The directions fit the vectors they were computed from better than any others, which would
-    therefore end up shorter and lose every comparison. So the projected document gets the length
-    that is usual for the former: that of the centred vector times the root of ``explained``.
+    The directions fit the sample better than other documents, whose projections would be shorter
+    and rank lower. Every projected document therefore gets the length that is typical of the
+    sample: the length of the centred vector times the square root of ``explained``.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class SVProjection:
     directions
         Orthonormal rows, by descending variance. Shape: (dim, D), float32.
     explained
-        Share of the documents' variance that the directions keep.
+        Share of the variance of the documents in the directions.
 
     Examples
     --------
@@ -85,24 +85,23 @@ class SVProjection:
         max_samples: int = 8192,
         seed: int = 0,
     ) -> Self:
-        """Find the principal directions of documents.
+        """Compute the principal directions of documents.
 
-        All vectors count for the mean and a uniform sample of them for the directions. Memory:
-        the sample, ``4 max_samples D`` bytes (270 MB for D = 8,256), and about twice that to
-        work with.
+        The mean is that of all vectors; the directions come from a uniform sample. The sample takes
+        ``4 max_samples D`` bytes (270 MB for D = 8,256), and the computation about twice as much.
 
         Parameters
         ----------
         vectors
-            Vectors of documents, or batches of them that are read once, arrays or tensors. Shape
-            of each: (n, D).
+            Packed vectors of documents, or an iterable of batches, which is read once. Arrays or
+            tensors of shape (n, D).
         dim
             Number of directions to keep; at most D and at most the number of vectors.
         max_samples
-            Number of vectors that the directions are computed from, if there are more. The others
-            are approximated less well; the more samples per direction, the smaller the difference.
+            Maximal size of the sample. Documents outside the sample are approximated less well;
+            more samples per direction make the difference smaller.
         seed
-            Of the sample and of the computation.
+            Seed of the sample and of the computation.
         """
         if dim < 1:
             raise ValueError(f"dim must be positive, got {dim}")
@@ -130,7 +129,7 @@ class SVProjection:
         return self.directions.shape[0]
 
     def transform_documents(self, vectors: Tensor) -> Tensor:
-        """Project documents (n, D), centred, and set their length. Shape: (n, dim), float32."""
+        """Centre and project documents (n, D), and set their length. Shape: (n, dim), float32."""
         centred = _checked(vectors, len(self.mean), "document") - self.mean
         projected = centred @ self.directions.mT
         length: Tensor = math.sqrt(self.explained) * centred.norm(dim=1, keepdim=True)
@@ -141,11 +140,11 @@ class SVProjection:
         return _checked(vectors, len(self.mean), "query") @ self.directions.mT
 
     def restore(self, projected: Tensor) -> Tensor:
-        """Return what of centred documents (..., dim) their projections tell. Shape: (..., D)."""
+        """Approximate centred documents from their projections (..., dim). Shape: (..., D)."""
         return projected @ self.directions.to(projected)
 
     def constants(self, vectors: Tensor) -> Tensor:
-        """Return what to add to all scores of each of the queries (n, D). Shape: (n,), float32."""
+        """Return the constants to add to the scores of queries (n, D). Shape: (n,), float32."""
         return _checked(vectors, len(self.mean), "query") @ self.mean
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -168,18 +167,18 @@ class SVProjection:
 
 @dataclass(frozen=True)
 class TokenProjection:
-    """Tokens to a smaller dimension, documents' and queries' alike.
+    """Projects the tokens of documents and queries to a smaller dimension.
 
     The directions are the leading eigenvectors of the second moment of all tokens. Tokens are not
-    centred, so that inner products stay inner products, and not made unit vectors again: what a
-    token loses does not count.
+    centred, so inner products are preserved as far as possible. They are not normalised again, so
+    the lost part of a token does not count.
 
     Parameters
     ----------
     directions
         Orthonormal rows, by descending second moment. Shape: (dim, d), float32.
     energy
-        Share of the tokens' squared length that the directions keep.
+        Share of the squared length of the tokens in the directions.
 
     Examples
     --------
@@ -201,7 +200,7 @@ class TokenProjection:
 
     @classmethod
     def fit(cls, documents_embeddings: Any, dim: int = 128) -> Self:
-        """Find the principal directions of the tokens of a collection or of a sample of it.
+        """Compute the principal directions of the tokens of a collection, or of a sample of it.
 
         Parameters
         ----------
@@ -242,11 +241,11 @@ class TokenProjection:
         Parameters
         ----------
         embeddings
-            As :func:`pylate_eigenli.tokens.collect` takes them.
+            Any form that :func:`pylate_eigenli.tokens.collect` accepts.
 
         Returns
         -------
-        For each item its tokens. Shape: (tokens, dim), float32.
+        The projected tokens of each item. Shape: (tokens, dim), float32.
         """
         return list(self.transform_batch(collect(embeddings, dim=self.directions.shape[1])))
 
@@ -266,13 +265,13 @@ class TokenProjection:
 
 
 def _checked(vectors: Vectors, dim: int | None, noun: str, first: int = 0) -> Tensor:
-    """Return vectors as a float32 tensor on the CPU; refuse a wrong shape, NaN and infinity."""
+    """Return a float32 tensor on the CPU; raise an error for a wrong shape, NaN or infinity."""
     vectors = torch.as_tensor(vectors)
     if vectors.ndim != 2 or (dim is not None and vectors.shape[1] != dim):
         wanted = "D" if dim is None else dim
         raise ValueError(f"expected (n, {wanted}) vectors, got shape {tuple(vectors.shape)}")
     vectors = vectors.to("cpu", torch.float32)
-    # One sum per row, unlike a mask of all entries, takes no memory to speak of.
+    # A sum per row finds bad values, and takes much less memory than a mask of all entries.
     bad = torch.nonzero(~torch.isfinite(vectors.sum(1)))
     if len(bad):
         raise ValueError(f"{noun} {first + int(bad[0])} contains NaN or infinite values")
@@ -282,22 +281,22 @@ def _checked(vectors: Vectors, dim: int | None, noun: str, first: int = 0) -> Te
 def _sample(batches: Iterable[Vectors], width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
     """Return a uniform sample of the rows of all batches and the mean of all rows.
 
-    Shapes: (at most size, width) and (width,), float32. How the rows are divided into batches
-    plays no part.
+    Shapes: (at most size, width) and (width,), float32. The result does not depend on the division
+    into batches.
     """
     random = np.random.default_rng(seed)
-    sample = np.empty((size, width), np.float32)  # takes memory only as far as it is filled
+    sample = np.empty((size, width), np.float32)  # unused pages take no memory
     total = torch.zeros(width, dtype=torch.float64)
     seen = 0
     for batch in batches:
         rows = _checked(batch, width, "vector", seen)
         total += rows.sum(0, dtype=torch.float64)
-        # Row i of the stream enters a full sample with probability size / (i + 1), in any place.
+        # Row i of the stream enters a full sample with probability size / (i + 1), in any slot.
         slots = np.arange(seen, seen + len(rows))
         late = slots >= size
         slots[late] = random.random(int(late.sum())) * (slots[late] + 1)
         chosen = slots < size
-        # Of several rows for one place NumPy, unlike torch, keeps the last for certain.
+        # If several rows have the same slot, NumPy keeps the last one; torch does not promise this.
         sample[slots[chosen]] = rows.numpy()[chosen]
         seen += len(rows)
     return torch.from_numpy(sample[:seen]), (total / max(seen, 1)).float()
@@ -308,17 +307,17 @@ def _principal_directions(x: Tensor, dim: int, seed: int) -> Tensor:
     n, width = x.shape
     if n >= width:
         return _leading_eigenvectors(x.mT @ x, dim, seed).mT.contiguous()
-    # QR orthonormalises what dividing by small singular values would blur.
+    # Division by small singular values would lose orthogonality; QR keeps it.
     left = _leading_eigenvectors(x @ x.mT, dim, seed)
     q: Tensor = torch.linalg.qr(x.mT @ left).Q
     return q.mT.contiguous()
 
 
 def _leading_eigenvectors(gram: Tensor, dim: int, seed: int) -> Tensor:
-    """Return orthonormal columns that span, nearly, the leading eigenspace. Shape: (n, dim).
+    """Return orthonormal columns that approximately span the leading eigenspace. Shape: (n, dim).
 
-    A full decomposition of thousands of dimensions takes minutes. Repeated multiplication of a
-    random block, of a few more columns than wanted, takes seconds.
+    A full decomposition of thousands of dimensions takes minutes. Subspace iteration, which
+    multiplies a random block of slightly more columns repeatedly, takes seconds.
     """
     n = len(gram)
     block = dim + max(_SPARE_AT_LEAST, int(_SPARE_SHARE * dim))

@@ -1,9 +1,9 @@
-"""Soft projectors straight from the moments, with no eigenvectors at all.
+"""Soft filters without eigenvectors: packed vectors directly from second moments.
 
-With all directions kept, the soft filter x / (x + tau) of a document's moment M is the matrix
-M (M + t I)^-1 = I - t (M + t I)^-1, where t is tau times the trace: one inverse of a positive
-definite matrix. A single vector holds the whole matrix whatever the number of directions, so an
-index of nothing but vectors can be filled this way.
+If all directions are kept, the soft filter x / (x + tau) of a document's moment M is the matrix
+M (M + t I)^-1 = I - t (M + t I)^-1, where t is tau times the trace. This takes one inverse of a
+positive definite matrix. A packed vector holds the whole matrix for any number of directions, so
+an index that stores only vectors needs no eigenvectors.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ def _invert_pivots(a: Any, p: int, out: Any) -> None:
 
 @_jit
 def _negative_inverse(a: Any) -> None:
-    """Replace a positive definite matrix by minus its inverse; both by their upper blocks.
+    """Replace a positive definite matrix by its negative inverse, in the upper blocks only.
 
-    Gauss-Jordan elimination, four pivots P at a time. With U the rows of the pivots and
-    V = (A_PP)^-1 U, the rest loses U'V, those rows become V, and the pivots -(A_PP)^-1.
+    Gauss-Jordan elimination with blocks P of four pivots. Let U be the rows of the pivots and
+    V = (A_PP)^-1 U. Each step subtracts U'V from the rest of the matrix, replaces the rows of the
+    pivots by V, and replaces A_PP by -(A_PP)^-1.
     """
     n = a.shape[0]
     inverse = np.empty((_PIVOTS, _PIVOTS), np.float64)
@@ -99,11 +100,11 @@ def _square(row: Any) -> Any:
 
 @_jit
 def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
-    """Write the packed soft projector of each document to a row of out.
+    """Write the packed soft matrix of each document to a row of out.
 
-    Where float32 does not suffice for that, ``precise`` receives False: errors grow with the
-    square of the condition, which is large if the energy is in few directions and tau is small,
-    and the squares of tiny or huge tokens leave the range of the numbers.
+    ``precise`` receives False if float32 is not accurate enough. Errors grow with the square of the
+    condition number, which is large if few directions hold the energy and tau is small. The squares
+    of tiny or huge tokens can also underflow or overflow.
     """
     d = tokens.shape[1]
     size = padded(d, BLOCK)
@@ -143,19 +144,19 @@ def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
 
 
 def soft_vectors(batch: TokenBatch, taus: NDArray[np.float64]) -> Tensor:
-    """Return the kernel vectors of documents under the soft filter, all directions kept.
+    """Return the packed vectors of documents with a soft filter that keeps all directions.
 
     Parameters
     ----------
     batch
-        Documents.
+        The documents.
     taus
-        For each document the share of its energy that gets weight 1/2. Shape: (documents,).
+        The share of the energy that gets the weight 1/2, per document. Shape: (documents,).
 
     Returns
     -------
-    Shape: (documents, d (d + 1) / 2), float32: :func:`pylate_eigenli.vectors.packing.pack` of each
-    document's M (M + t I)^-1.
+    :func:`pylate_eigenli.vectors.packing.pack` of M (M + t I)^-1 for each document.
+    Shape: (documents, d (d + 1) / 2), float32.
 
     Examples
     --------
@@ -179,7 +180,7 @@ def soft_vectors(batch: TokenBatch, taus: NDArray[np.float64]) -> Tensor:
 
 
 def _soft_projector(x: Tensor, tau: float) -> Tensor:
-    """Return M (M + t I)^-1 of tokens in float64."""
+    """Return M (M + t I)^-1 for the tokens of one document, in float64."""
     moment = x.mT @ x
     t = tau * moment.trace()
     identity = torch.eye(x.shape[1], dtype=x.dtype)

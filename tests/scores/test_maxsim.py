@@ -43,7 +43,7 @@ class TestMaxsimScores:
         monkeypatch.setattr(maxsim, "_DOCUMENT_TOKENS", document_tokens)
         np.testing.assert_allclose(maxsim_scores(queries, documents), expected, rtol=1e-5)
 
-    def test_equal_pylates(self):
+    def test_equal_pylate(self):
         rng = np.random.default_rng(1)
         queries, documents = rng.standard_normal((3, 8, 16)), rng.standard_normal((5, 12, 16))
         expected = colbert_scores(torch.from_numpy(queries), torch.from_numpy(documents))
@@ -56,7 +56,7 @@ class TestMaxsimScores:
         scores = maxsim_scores(collect([query]), collect([document, longer]))
         assert scores.tolist() == [[-1.0, 0.0]]
 
-    def test_double_precision_tokens_give_the_same(self):
+    def test_float64_tokens_give_the_same_scores(self):
         rng = np.random.default_rng(2)
         queries, documents = items(rng, 3), items(rng, 5)
         expected = maxsim_scores(collect(queries), collect(documents))
@@ -72,7 +72,7 @@ class TestMaxsimScores:
 
 
 class TestMaxsimCandidates:
-    def test_are_the_scores_of_the_candidates_in_their_order(self):
+    def test_scores_follow_the_order_of_candidates(self):
         rng = np.random.default_rng(3)
         queries, documents = collect(items(rng, 4)), collect(items(rng, 20))
         everything = maxsim_scores(queries, documents)
@@ -82,7 +82,7 @@ class TestMaxsimCandidates:
         ):
             np.testing.assert_allclose(scores, row[chosen], rtol=1e-5)
 
-    def test_a_list_per_query_is_needed(self):
+    def test_the_number_of_lists_must_equal_the_queries(self):
         batch = collect([np.eye(2)])
         with pytest.raises(ValueError, match="1 queries, but 2 lists"):
             maxsim_candidates(batch, batch, [np.array([0]), np.array([0])])
@@ -95,13 +95,13 @@ class TestTopK:
         expected = np.argsort(-scores, kind="stable")[:k]
         np.testing.assert_array_equal(top_k(scores, k), expected)
 
-    def test_no_k_is_refused(self):
+    def test_zero_k_is_refused(self):
         with pytest.raises(ValueError, match="positive integer"):
             maxsim_top_k(collect([np.eye(2)]), collect([np.eye(2)]), 0)
 
 
 class TestMaxsimTopK:
-    def test_equal_the_best_scores_however_many_queries_fit(self, monkeypatch):
+    def test_do_not_depend_on_the_queries_per_block(self, monkeypatch):
         rng = np.random.default_rng(4)
         queries, documents = collect(items(rng, 7)), collect(items(rng, 30))
         scores = maxsim_scores(queries, documents)
@@ -110,6 +110,6 @@ class TestMaxsimTopK:
             np.testing.assert_array_equal(rows, top_k(row, 5))
             np.testing.assert_allclose(values, row[rows], rtol=1e-5)
 
-    def test_fewer_documents_than_k_all_come_back(self):
+    def test_all_documents_are_returned_if_k_is_larger(self):
         ((rows, _),) = maxsim_top_k(collect([np.eye(2)]), collect([np.eye(2), -np.eye(2)]), 9)
         assert rows.tolist() == [0, 1]

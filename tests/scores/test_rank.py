@@ -16,7 +16,7 @@ def rng():
 
 class TestRerank:
     @pytest.mark.parametrize("short_documents", ["fill", "truncate"])
-    def test_order_and_scores_are_those_of_the_definition(self, rng, short_documents):
+    def test_order_and_scores_equal_the_definition(self, rng, short_documents):
         queries = [unit_rows(rng, n, 8) for n in (3, 1)]
         documents = [[unit_rows(rng, m, 8) for m in (1, 30, 4, 2, 9)] for _ in queries]
         ids = [["a", "b", "c", "d", "e"], [1, 2, 3, 4, 5]]
@@ -28,7 +28,7 @@ class TestRerank:
             got = [hit["score"] for hit in result]
             np.testing.assert_allclose(got, [expected[j] for j in order], atol=1e-5)
 
-    def test_structure_is_that_of_pylate(self, rng):
+    def test_structure_equals_pylate(self, rng):
         queries = [unit_rows(rng, 3, 8) for _ in range(2)]
         documents = [[unit_rows(rng, 5, 8) for _ in range(n)] for n in (3, 2)]
         arguments = {
@@ -54,7 +54,7 @@ class TestRerank:
         (reverse,) = rerank([ids[::-1]], [one[:2]], [documents], k=3)
         assert [hit["id"] for hit in reverse] == ["h", "f", "d", "b", "g", "e", "c", "a"]
 
-    def test_forms_of_embeddings_do_not_matter(self, rng):
+    def test_the_form_of_embeddings_does_not_matter(self, rng):
         query = unit_rows(rng, 3, 8)
         documents = [unit_rows(rng, m, 8) for m in (5, 2)]
         padded = np.zeros((2, 6, 8), np.float32)
@@ -78,14 +78,14 @@ class TestRerank:
     def test_no_queries_have_no_results(self):
         assert rerank([], [], []) == []
 
-    def test_iterators_will_do(self, rng):
+    def test_iterators_are_accepted(self, rng):
         queries = [unit_rows(rng, 3, 8) for _ in range(2)]
         documents = [[unit_rows(rng, 5, 8) for _ in range(3)] for _ in range(2)]
         ids = [["a", "b", "c"]] * 2
         expected = rerank(ids, queries, documents, k=2)
         assert rerank(iter(ids), iter(queries), iter(documents), k=2) == expected
 
-    def test_numbers_that_disagree_are_refused(self, rng):
+    def test_different_numbers_of_queries_and_documents_are_refused(self, rng):
         query, document = unit_rows(rng, 3, 8), unit_rows(rng, 4, 8)
         with pytest.raises(ValueError, match="1 queries, 2 lists of ids and 1 lists of documents"):
             rerank([["a"], ["b"]], [query], [[document]])

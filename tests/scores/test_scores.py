@@ -51,7 +51,7 @@ def untrained(tmp_path_factory):
 class TestScoresOfBases:
     @settings(max_examples=20, deadline=None)
     @given(st.integers(1, 4), st.integers(1, 5), st.integers(1, 6), seeds)
-    def test_every_query_meets_every_document(self, queries, documents, k, seed):
+    def test_every_query_is_scored_against_every_document(self, queries, documents, k, seed):
         q, w = tokens(seed, queries, 3, 6), orthonormal(seed, documents, k, 6)
         expected = [[plain(query, rows) for rows in w] for query in q]
         torch.testing.assert_close(eigenli_scores(q, w), torch.tensor(expected).double())
@@ -65,7 +65,7 @@ class TestScoresOfBases:
         expected = torch.stack([eigenli_scores(q[i : i + 1], w[i])[0] for i in range(4)])
         torch.testing.assert_close(eigenli_kd_scores(q, w), expected)
 
-    def test_shapes_are_those_of_pylate(self):
+    def test_shapes_equal_pylate(self):
         q, w = tokens(0, 4, 3, 6), orthonormal(1, 4, 2, 6)
         groups = orthonormal(2, 4, 5, 2, 6)
         assert eigenli_scores(q, w).shape == scores.colbert_scores(q, w).shape
@@ -103,13 +103,13 @@ class TestScoresOfBases:
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, eigenli_scores(q.double(), w.double()).float())
 
-    def test_arrays_in_any_order_will_do(self):
+    def test_arrays_of_any_layout_are_accepted(self):
         q, w = tokens(0, 2, 3, 6).numpy(), orthonormal(1, 3, 4, 6).numpy()
         expected = eigenli_scores(q[::-1].copy(), w)
         w.flags.writeable = False
         torch.testing.assert_close(eigenli_scores(q[::-1], w), expected)
 
-    def test_mixed_precision_does_not_round_them(self):
+    def test_autocast_does_not_round_scores(self):
         q, w = tokens(0, 2, 30, 6).float(), orthonormal(1, 2, 4, 6).float()
         functions = [
             lambda: eigenli_scores(q, w),
@@ -131,7 +131,7 @@ class TestScoresOfBases:
 class TestEigenLIScores:
     """The scorer for training, which takes token embeddings."""
 
-    def test_layout_is_that_of_colbert_scores(self):
+    def test_layout_equals_colbert_scores(self):
         q, d = tokens(0, 3, 4, 8), tokens(1, 3, 2, 10, 8)
         metric = EigenLIScores(k=3)
         got = metric(q, d)
@@ -163,7 +163,7 @@ class TestEigenLIScores:
 
     @settings(max_examples=20, deadline=None)
     @given(st.integers(1, 7), st.integers(1, 30), seeds)
-    def test_becomes_the_score_of_the_index_as_sharpness_grows(self, k, length, seed):
+    def test_tends_to_the_score_of_the_index_as_sharpness_grows(self, k, length, seed):
         query, document = tokens(seed, 1, 4, 8), tokens(seed + 1, 1, 1, length, 8)
         # Steps of a factor 2 in the spectrum make the cut at k a clear one.
         document = document * 2.0 ** -torch.arange(8)
@@ -198,7 +198,7 @@ class TestEigenLIScores:
             assert torch.autograd.gradcheck(EigenLIScores(k=2), (q, d), fast_mode=True)
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-    def test_gradients_of_a_document_with_nothing_left_are_finite(self, dtype):
+    def test_gradients_of_a_fully_masked_document_are_finite(self, dtype):
         q, d = tokens(0, 2, 4, 8).to(dtype), tokens(1, 2, 1, 6, 8).to(dtype).requires_grad_()
         mask = torch.ones(2, 1, 6)
         mask[1] = 0
@@ -209,7 +209,7 @@ class TestEigenLIScores:
         assert torch.isfinite(d.grad).all()
         assert not d.grad[1].any()
 
-    def test_senseless_settings_are_refused(self):
+    def test_settings_out_of_range_are_refused(self):
         with pytest.raises(ValueError, match="k must be a positive integer"):
             EigenLIScores(k=0)
         with pytest.raises(ValueError, match="sharpness must be positive"):

@@ -37,7 +37,7 @@ class TestGradient:
     @pytest.mark.parametrize("k", [1, 2, 3, 5])
     @pytest.mark.parametrize("sharpness", [2.0, 8.0, 30.0])
     @pytest.mark.parametrize("spectrum", FULL_RANK)
-    def test_is_the_derivative_whatever_the_spectrum(self, spectrum, sharpness, k):
+    def test_is_the_derivative_for_every_spectrum(self, spectrum, sharpness, k):
         matrices = moments(FULL_RANK[spectrum]).requires_grad_()
 
         def project(x):
@@ -104,7 +104,7 @@ class TestWeights:
 
     @settings(max_examples=30, deadline=None)
     @given(documents(max_dim=12, scales=(1.0,)), st.data())
-    def test_become_those_of_the_projector_as_sharpness_grows(self, document, data):
+    def test_tend_to_the_projector_as_sharpness_grows(self, document, data):
         values = spectrum(document.tokens)[0]
         k = data.draw(st.integers(1, len(values)))
         # The cut must be clear, and so must be what counts as a direction at all.
@@ -118,7 +118,7 @@ class TestWeights:
         p = smooth_projector(torch.eye(4, dtype=torch.float64)[None], k=1)[0]
         torch.testing.assert_close(p, torch.eye(4, dtype=torch.float64) / 4)
 
-    def test_nothing_stays_nothing(self):
+    def test_a_zero_moment_gives_zero(self):
         assert smooth_projector(torch.zeros(2, 4, 4), k=2).abs().max() < 1e-12
 
     @pytest.mark.parametrize("scale", [1e-6, 1e6])
@@ -127,7 +127,7 @@ class TestWeights:
             expected = smooth_projector(moments(spectra), 2)
             torch.testing.assert_close(smooth_projector(moments(spectra, scale), 2), expected)
 
-    def test_documents_do_not_see_each_other(self):
+    def test_documents_are_independent(self):
         matrices = moments([values for spectra in SPECTRA.values() for values in spectra])
         together = smooth_projector(matrices, 2)
         for matrix, expected in zip(matrices, together, strict=True):

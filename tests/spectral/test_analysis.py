@@ -1,4 +1,4 @@
-"""What analyze says of collections of which the spectra are known."""
+"""analyze on collections with known spectra."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ class TestAnalyze:
         assert found.energy[8] == pytest.approx(8 / 12, rel=1e-6)
         assert found.energy[16] == pytest.approx(1)
 
-    def test_finds_how_many_documents_are_short(self):
+    def test_counts_short_documents(self):
         rng = np.random.default_rng(0)
         found = analyze([unit_rows(rng, n, D) for n in (4, 9, 20, 40)])
         assert found.shorter == {8: 0.25, 16: 0.5, 32: 0.75}
@@ -29,7 +29,7 @@ class TestAnalyze:
         assert "shorter" in found.reason
         assert found.filter == "soft"
 
-    def test_finds_how_narrow_the_tokens_are(self):
+    def test_measures_anisotropy(self):
         rng = np.random.default_rng(0)
         narrow = [unit_rows(rng, 50, D) * 0.1 + np.eye(D)[0] for _ in range(20)]
         assert analyze(narrow).anisotropy > 0.9
@@ -39,7 +39,7 @@ class TestAnalyze:
         found = analyze([spread_over(7)] * 10)
         assert (found.k, found.filter) == (8, "hard")
 
-    def test_knows_what_it_recommends_where_d_is_no_power_of_two(self):
+    def test_reports_its_k_for_any_dimension(self):
         rng = np.random.default_rng(3)
         found = analyze([unit_rows(rng, n, 24) for n in (10, 30, 30, 30)])
         assert found.k == 12
@@ -47,13 +47,13 @@ class TestAnalyze:
         assert found.shorter[12] == 0.25
         assert f"{found.energy[12]:.0%}" in found.reason
 
-    def test_draws_from_all_of_a_generator_and_keeps_the_longest(self):
+    def test_samples_a_generator_and_keeps_the_longest(self):
         documents = (spread_over(4, tokens=10 + (i == 5)) for i in range(500))
         found = analyze(documents, sample=20)
         assert found.documents == 20
         assert found.longest.shape == (8, D)
 
-    def test_of_nothing_is_refused(self):
+    def test_refuses_an_empty_collection(self):
         with pytest.raises(ValueError, match="no documents"):
             analyze([])
 

@@ -70,13 +70,13 @@ class TestSearch:
                 atol=2e-5 * len(query) * D ** (2 * idf),
             )
 
-    def test_takes_the_index_own_options_by_default(self, tmp_path, documents, queries, make):
+    def test_uses_the_options_of_the_index_by_default(self, tmp_path, documents, queries, make):
         index = make(tmp_path, idf=0.4, background=0.25).add_documents(range(N), documents)
         assert index(queries) == index(queries, idf=0.4, background=0.25)
         assert index(queries) != index(queries, idf=0)
         assert make(tmp_path).settings.idf == 0.4
 
-    def test_of_one_query_is_that_of_a_batch(self, tmp_path, documents, queries, make):
+    def test_of_one_query_equals_a_batch(self, tmp_path, documents, queries, make):
         index = make(tmp_path, preset="plus").add_documents(range(N), documents)
         for together, query in zip(index(queries), queries, strict=True):
             (alone,) = index(query)
@@ -85,7 +85,7 @@ class TestSearch:
                 [hit["score"] for hit in together], abs=1e-5
             )
 
-    def test_of_a_subset_is_that_of_all(self, tmp_path, documents, queries, make):
+    def test_of_a_subset_equals_a_full_search(self, tmp_path, documents, queries, make):
         index = make(tmp_path, preset="plus").add_documents(range(N), documents)
         everything = scores(index, queries[1])
         np.testing.assert_allclose(
@@ -93,7 +93,7 @@ class TestSearch:
         )
 
     @pytest.mark.parametrize("options", [{"idf": -0.1}, {"idf": 9}, {"background": 1.5}])
-    def test_refuses_what_makes_no_sense(self, tmp_path, documents, queries, make, options):
+    def test_refuses_options_out_of_range(self, tmp_path, documents, queries, make, options):
         index = make(tmp_path).add_documents(range(N), documents)
         (name,) = options
         with pytest.raises(ValueError, match=name):
@@ -105,7 +105,7 @@ class TestSearch:
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4", "binary"])
 class TestUpdates:
-    def test_leave_the_background_of_what_is_there(self, tmp_path, documents, dtype):
+    def test_keep_the_background_exact(self, tmp_path, documents, dtype):
         """Added, replaced and removed in any order: as if made anew."""
         options = {"k": K, "dtype": dtype, "show_progress": False}
         kind = EigenLISVIndex if dtype in ("int4", "binary") else EigenLIIndex
@@ -145,7 +145,7 @@ def test_what_is_left_of_many_documents_has_the_background_of_few(tmp_path, make
 
 
 class TestBackground:
-    def test_survives_json_to_the_last_bit(self):
+    def test_survives_json_exactly(self):
         x = np.random.default_rng(0).standard_normal((5, 5))
         background = Background(x + x.T, 7)
         copy = Background.from_json(background.to_json())
@@ -162,7 +162,7 @@ class TestBackground:
 
 
 class TestCentering:
-    def test_is_that_of_the_tokens_by_hand(self, tmp_path, documents, queries):
+    def test_equals_centering_by_hand(self, tmp_path, documents, queries):
         centred = EigenLIIndex(
             str(tmp_path), "ours", k=K, centering="both", dtype="float32", show_progress=False
         )
@@ -176,7 +176,7 @@ class TestCentering:
         )
 
     @pytest.mark.parametrize("make", [make_eigenli, make_sv])
-    def test_on_the_corpus_is_that_of_the_tokens_by_hand(self, tmp_path, documents, queries, make):
+    def test_on_the_corpus_mean_equals_centering_by_hand(self, tmp_path, documents, queries, make):
         mean = analyze(documents).mean
         centred = make(tmp_path / "ours", corpus_mean=mean).add_documents(range(N), documents)
         by_hand = make(tmp_path / "by hand").add_documents(range(N), [x - mean for x in documents])
@@ -188,13 +188,13 @@ class TestCentering:
         with pytest.raises(ValueError, match="corpus_mean has 3 dimensions, tokens have 10"):
             make(tmp_path / "other", corpus_mean=[0.1] * 3).add_documents(range(N), documents)
 
-    def test_of_documents_alone_has_to_be_asked_for(self, tmp_path, documents, queries):
+    def test_of_documents_only_is_an_option(self, tmp_path, documents, queries):
         one_sided = make_sv(tmp_path, centering="documents").add_documents(range(N), documents)
         assert one_sided(queries[1])[0][0]["score"] != 0
         with pytest.raises(ValueError, match="centering must be one of none, both, documents"):
             EigenLIIndex(str(tmp_path), "other", centering="queries")
 
-    def test_leaves_nothing_of_tokens_that_are_all_the_same(self, tmp_path):
+    def test_makes_equal_tokens_zero(self, tmp_path):
         token = unit_rows(np.random.default_rng(2), 1, D)
         batch = collect([np.repeat(token, 7, axis=0), token]).centred()
         assert not batch.tokens.any()

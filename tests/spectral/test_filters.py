@@ -31,22 +31,22 @@ class TestNames:
     @pytest.mark.parametrize(
         "name", ["hard", "soft", "soft(0.01)", "ridge", "ridge(0.5)", "energy(0.75)"]
     )
-    def test_are_read_as_they_are_written(self, name):
+    def test_round_trip(self, name):
         assert str(as_filter(name)) == name
 
     @pytest.mark.parametrize("name", ["", "hard(1)", "soft(x)", "softer", "energy(0.9", "soft()"])
-    def test_that_mean_nothing_are_refused(self, name):
+    def test_unknown_names_are_refused(self, name):
         with pytest.raises(ValueError, match="filter must be hard, soft"):
             as_filter(name)
 
     @pytest.mark.parametrize(
         "name", ["soft(0)", "soft(-1)", "soft(inf)", "ridge(0)", "energy(0)", "energy(2)"]
     )
-    def test_with_numbers_that_make_no_sense_are_refused(self, name):
+    def test_numbers_out_of_range_are_refused(self, name):
         with pytest.raises(ValueError, match="must be"):
             as_filter(name)
 
-    def test_are_not_needed_for_filters(self):
+    def test_filter_objects_are_accepted(self):
         assert as_filter(Soft(0.5)) == Soft(0.5)
         with pytest.raises(TypeError, match="3"):
             as_filter(3)
@@ -55,7 +55,7 @@ class TestNames:
 class TestHard:
     @settings(max_examples=40, deadline=None)
     @given(st.integers(1, 30), st.integers(1, D), st.integers(0, 99))
-    def test_is_the_paper_to_the_last_bit(self, tokens, k, seed):
+    def test_equals_the_paper_exactly(self, tokens, k, seed):
         subspaces = compress([unit_rows(np.random.default_rng(seed), tokens, D)], k)
         assert (subspaces.weights == 1).all()
         assert torch.equal(subspaces.rows, subspaces.bases)
@@ -72,7 +72,7 @@ class TestSoft:
         got = matrices(compress([document], D, filter=Soft(tau)))[0]
         torch.testing.assert_close(got, expected, atol=2e-5, rtol=0)
 
-    def test_gives_directions_that_are_not_kept_the_weight_of_their_mean_energy(self):
+    def test_gives_other_directions_the_weight_of_their_mean_energy(self):
         document = unit_rows(np.random.default_rng(0), 40, D)
         subspaces = compress([document], 4, filter="soft")
         left = (1 - float(subspaces.eigenvalues.sum()) / 40) / (D - 4)
@@ -82,7 +82,7 @@ class TestSoft:
             values[: D - 4], subspaces.floors.double().expand(D - 4), atol=1e-5, rtol=0
         )
 
-    def test_truncated_gives_them_nothing(self):
+    def test_truncate_gives_other_directions_no_weight(self):
         document = unit_rows(np.random.default_rng(0), 40, D)
         values = torch.linalg.eigvalsh(
             matrices(compress([document], 4, filter="soft", short_documents="truncate"))
@@ -98,7 +98,7 @@ class TestSoft:
 class TestRidge:
     @settings(max_examples=40, deadline=None)
     @given(st.integers(1, 30), st.sampled_from([0.5, 1.0, 3.0]), st.integers(0, 99))
-    def test_of_unit_tokens_regularises_the_moment_by_so_many_of_them(self, tokens, t, seed):
+    def test_regularises_the_moment_by_a_number_of_unit_tokens(self, tokens, t, seed):
         document = unit_rows(np.random.default_rng(seed), tokens, D)
         m = tokens * moment(document)
         expected = m @ torch.linalg.inv(m + t * torch.eye(D))
@@ -110,7 +110,7 @@ class TestRidge:
         one, other = (matrices(compress([x], 4, filter="ridge")) for x in (document, 7 * document))
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
-    def test_gives_a_token_on_its_own_half(self):
+    def test_gives_a_single_token_one_half(self):
         weights = compress([np.eye(D, dtype=np.float32)[:5]], 5, filter="ridge").weights
         torch.testing.assert_close(weights, torch.full((5,), 0.5))
 
@@ -151,7 +151,7 @@ class TestEveryFilter:
         return torch.einsum("ij,njk,ik->n", q, f, q).numpy()
 
     @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float16", 2e-3)])
-    def test_is_what_the_index_scores(
+    def test_equals_the_score_of_the_index(
         self, tmp_path, documents, query, expected, filter, dtype, tolerance
     ):
         index = EigenLIIndex(str(tmp_path), k=4, filter=filter, dtype=dtype, show_progress=False)
@@ -166,7 +166,9 @@ class TestEveryFilter:
         got = {hit["id"]: hit["score"] for hit in index(query, k=30)[0]}
         np.testing.assert_allclose([got[i] for i in range(30)], expected, atol=0.05)
 
-    def test_is_what_the_single_vector_scores(self, tmp_path, documents, query, expected, filter):
+    def test_equals_the_score_of_the_single_vector(
+        self, tmp_path, documents, query, expected, filter
+    ):
         index = EigenLISVIndex(
             str(tmp_path),
             k=4,
@@ -180,12 +182,12 @@ class TestEveryFilter:
             got = {hit["id"]: hit["score"] for hit in index(query, k=30, rerank=stage)[0]}
             np.testing.assert_allclose([got[i] for i in range(30)], expected, rtol=tolerance)
 
-    def test_is_what_rerank_scores(self, documents, query, expected, filter):
+    def test_equals_the_score_of_rerank(self, documents, query, expected, filter):
         (results,) = rerank([list(range(30))], [query], [documents], k=4, filter=filter)
         got = {hit["id"]: hit["score"] for hit in results}
         np.testing.assert_allclose([got[i] for i in range(30)], expected, rtol=1e-5)
 
-    def test_is_kept_by_the_index(self, tmp_path, documents, filter):
+    def test_is_stored_in_the_index(self, tmp_path, documents, filter):
         index = EigenLIIndex(str(tmp_path), k=4, filter=filter, show_progress=False)
         index.add_documents(range(30), documents)
         assert EigenLIIndex(str(tmp_path)).settings.filter == filter
@@ -194,13 +196,13 @@ class TestEveryFilter:
 
 
 class TestPresets:
-    def test_fill_in_what_is_not_given(self, tmp_path):
+    def test_complete_the_given_settings(self, tmp_path):
         plus = EigenLIIndex(str(tmp_path), "plus", preset="plus", idf=0.1).settings
         assert (plus.filter, plus.idf, plus.background) == ("ridge", 0.1, 0.75)
         paper = EigenLISVIndex(str(tmp_path), "paper", preset="paper").settings
         assert paper == EigenLISVIndex(str(tmp_path), "default").settings
 
-    def test_that_do_not_exist_are_refused(self, tmp_path):
+    def test_unknown_presets_are_refused(self, tmp_path):
         with pytest.raises(ValueError, match="preset must be one of paper, plus"):
             EigenLIIndex(str(tmp_path), preset="best")
 
@@ -208,7 +210,7 @@ class TestPresets:
 class TestSoftVectors:
     """The way without eigenvectors."""
 
-    def test_is_taken_by_an_index_of_nothing_but_vectors(self, tmp_path):
+    def test_are_used_by_an_index_without_bases(self, tmp_path):
         rng = np.random.default_rng(5)
         documents = [unit_rows(rng, n, D) for n in (1, 3, 12, 40)]
         query = unit_rows(rng, 4, D)
@@ -224,7 +226,7 @@ class TestSoftVectors:
         np.testing.assert_allclose([got[i] for i in range(4)], expected, rtol=1e-4)
 
     @pytest.mark.parametrize("tau", [1e-7, 1e-4, 1e-3, 0.5 / D, 1 / D, 1.0, 100.0])
-    def test_is_the_filter_of_the_moment_whatever_tau_and_spectrum(self, tau):
+    def test_equal_the_filter_for_every_tau_and_spectrum(self, tau):
         rng = np.random.default_rng(6)
         documents = [unit_rows(rng, n, D) for n in (1, 2, 5, D - 1, D, D + 1, 200)]
         documents += [np.repeat(unit_rows(rng, 1, D), 1000, 0), unit_rows(rng, 99, D) + 5]

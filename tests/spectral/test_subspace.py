@@ -42,7 +42,7 @@ def rows(subspaces, i=0):
 class TestLemmas:
     @settings(max_examples=40, deadline=None)
     @given(cases(max_dim=16, scales=(1.0,)), seeds)
-    def test_three_forms_of_the_score_are_one(self, case, seed):
+    def test_three_forms_of_the_score_agree(self, case, seed):
         document, k = case
         rng = np.random.default_rng(seed)
         w = rows(compress([document.tokens], k, dtype=torch.float64))
@@ -64,7 +64,7 @@ class TestLemmas:
     @pytest.mark.parametrize("dtype", DTYPES)
     @settings(max_examples=50, deadline=None)
     @given(case=cases())
-    def test_what_is_left_out_are_the_smaller_eigenvalues(self, case, dtype):
+    def test_the_residual_is_the_sum_of_the_smaller_eigenvalues(self, case, dtype):
         document, k = case
         w = rows(compress([document.tokens], k, dtype=dtype))
         left_out = ((document.tokens - document.tokens @ w.T @ w) ** 2).sum()
@@ -91,7 +91,7 @@ class TestEigenpairs:
     @pytest.mark.parametrize("dtype", DTYPES)
     @settings(max_examples=40, deadline=None)
     @given(case=cases(scales=(1.0,)))
-    def test_projectors_are_those_of_lapack_where_the_spectrum_has_a_gap(self, case, dtype):
+    def test_projectors_equal_lapack_if_the_spectrum_has_a_gap(self, case, dtype):
         (tokens, rank), k = case
         values = spectrum(tokens)[0]
         gap = 1.0
@@ -129,7 +129,7 @@ class TestEigenpairs:
         one, other = compress([tokens], 3), compress([scale * tokens], 3)
         np.testing.assert_allclose(rows(one), rows(other), atol=1e-5)
 
-    def test_float64_sees_eigenvalues_that_float32_cannot(self):
+    def test_float64_resolves_smaller_eigenvalues(self):
         rng = np.random.default_rng(0)
         left, right = orthogonal(rng, 9), orthogonal(rng, 6)
         sizes = np.array([1, 1e-2, 1e-4, 1e-5, 1e-6, 0])
@@ -193,7 +193,7 @@ class TestReproducibility:
         torch.set_num_threads(threads)
         assert results[0] == results[1] == results[2]
 
-    def test_every_form_of_the_same_tokens_gives_the_same_bytes(self, batch):
+    def test_the_form_of_embeddings_does_not_matter(self, batch):
         halves = [x.astype(np.float16) for x in batch[:20]]
         expected = compress(halves, 20)
         rows_needed = max(len(x) for x in halves)
@@ -289,7 +289,7 @@ class TestShortDocuments:
         assert compress(tokens, 10).floors.tolist() == pytest.approx([1, 1, 1, 0])
         assert compress(tokens, 4, short_documents="truncate").floors.tolist() == [0, 0, 0, 0]
 
-    def test_directions_are_the_same_either_way(self):
+    def test_the_option_does_not_change_directions(self):
         tokens = [unit_rows(np.random.default_rng(0), m, 10) for m in (2, 20)]
         filled, truncated = compress(tokens, 5), compress(tokens, 5, short_documents="truncate")
         assert torch.equal(filled.bases, truncated.bases)
@@ -297,7 +297,7 @@ class TestShortDocuments:
 
 
 class TestSubspaces:
-    def test_documents_follow_each_other(self):
+    def test_documents_are_concatenated(self):
         tokens = [unit_rows(np.random.default_rng(0), m, 6) for m in (2, 9, 1)]
         subspaces = compress(tokens, 4)
         assert len(subspaces) == 3
@@ -305,7 +305,7 @@ class TestSubspaces:
         assert [tuple(subspaces[i].shape) for i in range(3)] == [(2, 6), (4, 6), (1, 6)]
         assert subspaces.eigenvalues.shape == (7,)
 
-    def test_are_counted_from_the_end_too(self):
+    def test_accept_negative_positions(self):
         subspaces = compress([torch.eye(4)[:3], torch.eye(4)[3:]], k=2)
         assert torch.equal(subspaces[-1], subspaces[1])
         with pytest.raises(IndexError):
@@ -327,7 +327,7 @@ class TestErrors:
             compress([np.eye(4)], 2, short_documents="drop")
 
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int64])
-    def test_half_precision_is_too_little_to_compute_in(self, dtype):
+    def test_half_precision_is_refused(self, dtype):
         with pytest.raises(ValueError, match=f"got {dtype}"):
             compress([np.eye(4)], 2, dtype=dtype)
 

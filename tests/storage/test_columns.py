@@ -22,7 +22,7 @@ def written(tmp_path):
 
 
 class TestColumnFile:
-    def test_arrays_come_back_as_they_were(self, tmp_path, written):
+    def test_arrays_round_trip(self, tmp_path, written):
         file = ColumnFile(tmp_path, written)
         assert set(file.names) == set(ARRAYS)
         for name, array in ARRAYS.items():
@@ -38,7 +38,7 @@ class TestColumnFile:
         assert read.dtype == dtype
         np.testing.assert_array_equal(read, array)
 
-    def test_arrays_are_aligned_views_of_the_map_that_cannot_be_written(self, tmp_path, written):
+    def test_arrays_are_aligned_read_only_views_of_the_map(self, tmp_path, written):
         file = ColumnFile(tmp_path, written)
         for name in ("matrix", "flags", "long"):
             array = file.read(name)
@@ -63,7 +63,7 @@ class TestColumnFile:
         first, second = (tmp_path / record.file for record in (written, again))
         assert first.read_bytes() == second.read_bytes()
 
-    def test_no_altered_byte_is_handed_out(self, tmp_path, written):
+    def test_altered_bytes_are_never_returned(self, tmp_path, written):
         path = tmp_path / written.file
         intact = path.read_bytes()
         for position in range(len(intact)):
@@ -79,11 +79,11 @@ class TestColumnFile:
         for contents in (b"", intact[:-1], intact + b"\0"):
             path.write_bytes(contents)
             with pytest.raises(
-                IndexFormatError, match=f"{len(contents)} bytes where {len(intact)} were written"
+                IndexFormatError, match=f"{len(contents)} bytes, but {len(intact)} were written"
             ):
                 ColumnFile(tmp_path, written)
 
-    def test_an_altered_column_does_not_keep_others_from_being_read(self, tmp_path, written):
+    def test_an_altered_column_leaves_others_readable(self, tmp_path, written):
         path = tmp_path / written.file
         contents = bytearray(path.read_bytes())
         contents[-1] ^= 1  # safetensors puts the narrowest type last
@@ -96,7 +96,7 @@ class TestColumnFile:
 
 
 class TestStorable:
-    def test_any_layout_and_byte_order_is_brought_to_one(self):
+    def test_layout_and_byte_order_are_normalised(self):
         array = np.arange(6, dtype=">i4").reshape(2, 3).T
         stored = storable(array, "array")
         assert stored.dtype == np.dtype("<i4")
@@ -104,7 +104,7 @@ class TestStorable:
         np.testing.assert_array_equal(stored, array)
 
     @pytest.mark.parametrize("bad", [np.array(["a"]), np.array([None]), np.array([1j])])
-    def test_other_dtypes_are_refused_by_name(self, bad):
+    def test_other_dtypes_are_refused(self, bad):
         with pytest.raises(ValueError, match="column 'x' has dtype"):
             storable(bad, "column 'x'")
 

@@ -29,7 +29,7 @@ def start_child(function, folder):
 
 
 class TestSecondWriter:
-    def test_another_process_is_refused_and_told_who_is_writing(self, tmp_path):
+    def test_another_process_is_refused_with_the_name_of_the_writer(self, tmp_path):
         store = Store(tmp_path)
         with start_child("hold_the_lock", tmp_path) as writer:
             assert writer.stdout.readline() == "locked\n"
@@ -42,7 +42,7 @@ class TestSecondWriter:
             tx.append(["mine"])
         assert list(store.snapshot) == ["from the other process", "mine"]
 
-    def test_the_lock_dies_with_its_holder(self, tmp_path):
+    def test_the_lock_ends_with_its_process(self, tmp_path):
         store = Store(tmp_path)
         with start_child("hold_the_lock", tmp_path) as writer:
             writer.stdout.readline()
@@ -70,7 +70,7 @@ class TestSecondWriter:
         with store.transaction() as tx:
             tx.append(["a"])
 
-    def test_a_transaction_starts_from_what_others_have_committed(self, tmp_path):
+    def test_a_transaction_starts_from_the_newest_commit(self, tmp_path):
         mine, other = Store(tmp_path), Store(tmp_path)
         assert len(mine.snapshot) == 0
         with other.transaction() as tx:

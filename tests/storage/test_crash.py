@@ -1,4 +1,4 @@
-"""Whatever stops a writer, the index is in the state before its transaction or after it."""
+"""A stopped writer leaves the index in the state before or after its transaction."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TestFullDisk:
         assert 3 not in store.snapshot
         assert_sound(store)
 
-    def test_half_a_change_is_not_committed_even_if_the_error_is_swallowed(self, tmp_path):
+    def test_half_a_change_is_not_committed_if_the_error_is_caught(self, tmp_path):
         def swallow_the_error():
             with store.transaction() as tx, suppress(OSError), largest_file(1000):
                 tx.append(range(900), **document_columns(list(range(900)), [1] * 900))
@@ -89,7 +89,7 @@ class TestFullDisk:
 
 
 class TestPowerCut:
-    def test_all_a_manifest_refers_to_is_on_disk_before_it_is(self, tmp_path, monkeypatch):
+    def test_files_are_on_disk_before_their_manifest(self, tmp_path, monkeypatch):
         """Follow what is synced, and check at each rename that nothing is left to sync."""
         synced: set[tuple[int, int]] = set()
         renames = []

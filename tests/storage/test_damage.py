@@ -44,7 +44,7 @@ class TestDamagedFiles:
         path = file_of(folder, kind)
         size = path.stat().st_size
         path.write_bytes(path.read_bytes()[: size // 2])
-        message = f"{path.name} has {size // 2} bytes where {size} were written"
+        message = f"{path.name} has {size // 2} bytes, but {size} were written"
         with pytest.raises(IndexFormatError, match=message):
             Store(folder).snapshot  # noqa: B018
         (line,) = Store(folder).verify()
@@ -87,7 +87,7 @@ class TestDamagedFiles:
         (line,) = Store(folder).verify()
         assert "manifest.json cannot be read" in line
 
-    def test_segments_must_hold_what_the_manifest_says(self, folder):
+    def test_segments_must_match_the_manifest(self, folder):
         for key in ("documents", "rows"):
             body = json.loads((folder / "manifest.json").read_bytes())
             body["segments"][1][key] += 1
@@ -98,15 +98,17 @@ class TestDamagedFiles:
             for path in folder.iterdir():
                 (copy / path.name).write_bytes(path.read_bytes())
             (copy / "manifest.json").write_text(rewritten)
-            with pytest.raises(IndexFormatError, match="but the manifest says"):
+            with pytest.raises(IndexFormatError, match="but the manifest has"):
                 Store(copy).snapshot  # noqa: B018
 
-    def test_tombstones_must_be_as_many_as_the_manifest_says(self, folder):
+    def test_tombstones_must_match_the_manifest(self, folder):
         body = json.loads((folder / "manifest.json").read_bytes())
         body["segments"][0]["dead"]["count"] = 2
         del body["checksum"]
         (folder / "manifest.json").write_text(json.dumps({**body, "checksum": _checksum(body)}))
-        with pytest.raises(IndexFormatError, match="does not hold the 2 tombstones"):
+        with pytest.raises(
+            IndexFormatError, match="does not match the manifest, which has 2 tombstones"
+        ):
             Store(folder).snapshot  # noqa: B018
 
 

@@ -23,7 +23,7 @@ class TestIdColumn:
         assert joined.decode() == [i for part in parts for i in part]
 
     @given(document_ids, st.data())
-    def test_spans_masks_and_rows_select_as_lists_do(self, ids, data):
+    def test_spans_masks_and_rows_select_ids(self, ids, data):
         column = IdColumn.encode(ids)
         start = data.draw(st.integers(0, len(ids)))
         stop = data.draw(st.integers(start, len(ids)))
@@ -33,7 +33,7 @@ class TestIdColumn:
         assert column.take(np.array(keep, dtype=bool)).decode() == kept
         assert column.decode(np.flatnonzero(keep)) == kept
 
-    def test_a_lone_surrogate_is_refused_by_name(self):
+    def test_a_lone_surrogate_is_refused(self):
         with pytest.raises(ValueError, match=r"'bad\\ud800' is not valid Unicode"):
             IdColumn.encode(["fine", "bad\ud800"])
 
@@ -49,6 +49,6 @@ class TestCheckedIds:
         with pytest.raises(TypeError, match="a document id is a str or an int"):
             checked_id(bad)
 
-    def test_one_bare_id_is_not_a_list_of_letters(self):
+    def test_a_single_string_is_refused(self):
         with pytest.raises(TypeError, match="single id 'abc'"):
             checked_ids("abc")

@@ -51,7 +51,7 @@ def rewrite(folder, change):
 
 
 class TestReading:
-    def test_what_was_written_is_read(self, folder):
+    def test_round_trip(self, folder):
         assert Manifest.read(folder) == MANIFEST
 
     def test_a_folder_without_a_manifest_is_empty(self, tmp_path):
@@ -61,7 +61,7 @@ class TestReading:
         rewrite(folder, lambda body: None)
         assert Manifest.read(folder) == MANIFEST
 
-    def test_altered_bytes_are_refused_unless_they_change_nothing(self, folder):
+    def test_altered_bytes_are_refused_unless_the_contents_are_equal(self, folder):
         path = folder / "manifest.json"
         intact = path.read_bytes()
         for position in range(len(intact)):
@@ -146,7 +146,7 @@ class TestGarbage:
         collect_garbage(folder)
         assert (folder / segment_name(2)).exists()
 
-    def test_an_unreadable_index_is_succeeded_by_unused_numbers(self, folder):
+    def test_the_successor_of_an_unreadable_index_has_new_numbers(self, folder):
         for name in (segment_name(12), dead_name(3, 40), "model-99.bin"):
             (folder / name).touch()
         successor = Manifest.successor_of_unreadable(folder)

@@ -60,7 +60,7 @@ segments_strategy = st.lists(
 
 class TestPlans:
     @given(segments_strategy, st.integers(0, 100), st.booleans())
-    def test_runs_are_in_order_and_the_last_takes_what_comes_in(self, segments, incoming, compact):
+    def test_runs_are_in_order_and_the_last_takes_new_documents(self, segments, incoming, compact):
         runs = plan(segments, incoming, compact=compact)
         edges = [edge for run in runs for edge in (run.start, run.stop)]
         assert edges == sorted(edges)
@@ -87,7 +87,7 @@ class TestPlans:
         assert written <= n * (math.log(n, 1 + 1 / GROWTH) + 1)
 
     @given(st.lists(st.integers(1, 50), min_size=1, max_size=60))
-    def test_additions_of_any_size_leave_few_segments_beside_the_full_ones(self, batches):
+    def test_additions_of_any_size_leave_few_small_segments(self, batches):
         segments = []
         for batch in batches:
             segments, _ = carry_out(segments, batch, documents_per_segment=64)

@@ -1,4 +1,4 @@
-"""Whatever is done to it, a store holds what a dictionary would."""
+"""After any operations, a store holds the same documents as a dictionary."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class TestEmptyStore:
     @pytest.mark.parametrize(
         "bad", [{"segment_bytes": 0}, {"max_dead_share": 0}, {"max_dead_share": 1.5}]
     )
-    def test_senseless_limits_are_refused(self, tmp_path, bad):
+    def test_limits_out_of_range_are_refused(self, tmp_path, bad):
         with pytest.raises(ValueError, match=next(iter(bad))):
             Store(tmp_path, **bad)
 
@@ -73,7 +73,7 @@ class TestAppend:
             len(values["token"]) for _, values in contents(store.snapshot)["documents"]
         ] == lengths
 
-    def test_a_document_larger_than_a_segment_has_one_to_itself(self, store):
+    def test_a_document_larger_than_a_segment_gets_its_own(self, store):
         add(store, ["small", "large", "tiny"], lengths=[1, 5000, 1])
         assert [segment.ids() for segment in store.snapshot.segments] == [
             ["small"], ["large"], ["tiny"]
@@ -322,7 +322,7 @@ class TestTransaction:
             tx.clear()
         assert store.snapshot.generation == 0
 
-    def test_clearing_drops_everything_the_transaction_did_too(self, store):
+    def test_clearing_also_drops_changes_of_the_transaction(self, store):
         with store.transaction() as tx:
             tx.meta["k"] = 1
             tx.set_collection("mean", np.zeros(2))
@@ -378,7 +378,7 @@ class TestSnapshot:
         for start, segment in zip(snapshot.starts, snapshot.segments, strict=False):
             assert segment.ids() == list(range(start, start + segment.n_documents))
 
-    def test_rows_can_be_divided_among_segments(self, store):
+    def test_rows_can_be_grouped_by_segment(self, store):
         add(store, range(100))
         rows = np.array([70, 3, 99, 3, 0])
         restored = np.full(len(rows), -1)
@@ -392,7 +392,7 @@ class TestSnapshot:
         with pytest.raises(IndexError, match="from 0 to 2"):
             store.snapshot.ids_of(rows)
 
-    def test_an_earlier_snapshot_stays_what_it_was(self, store):
+    def test_an_earlier_snapshot_does_not_change(self, store):
         add(store, range(40))
         snapshot, before = store.snapshot, contents(store.snapshot)
         with store.transaction() as tx:

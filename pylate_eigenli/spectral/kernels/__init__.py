@@ -1,1 +1,1 @@
-"""Compiled numerical kernels: the leading eigenvectors of small symmetric matrices, many at a time."""
+"""Compiled kernels: the leading eigenvectors of many small symmetric matrices."""

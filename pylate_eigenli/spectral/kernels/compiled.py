@@ -1,7 +1,7 @@
-"""How kernels are compiled: the only place that knows numba's options.
+"""The decorators that compile kernels, and the only place with options of numba.
 
-A kernel holds no interpreter lock, so that threads run it side by side, and its machine code is
-cached on disk. None of them may assume that numbers are finite.
+Kernels release the interpreter lock, so threads run in parallel. Their machine code is cached on
+disk. No option lets the compiler assume that numbers are finite.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from numba import njit
 
 precise = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-"""For loops whose order of summation matters: sums are evaluated as they are written."""
+"""For loops whose order of summation matters: the compiler keeps the order of the source."""
 
 reordered = njit(
     nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"}
 )
-"""For long inner products: the compiler may reorder sums, which vectorises them."""
+"""For long inner products: the compiler may reorder sums in order to vectorise them."""

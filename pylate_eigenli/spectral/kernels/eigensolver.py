@@ -1,17 +1,17 @@
 """Top eigenpairs of a document's second moment, compiled for one CPU core per document.
 
-LAPACK computes all d eigenvectors of each d x d matrix, although a document keeps only the
-first k, and spends most of the time of such small matrices between its building blocks.
-This solver does just what is needed, in one compiled loop without the interpreter lock:
+LAPACK computes all d eigenvectors of a d x d matrix, although a document keeps only k, and for
+small matrices it spends most of its time on calls between its building blocks. This solver computes
+only the k eigenpairs, in one compiled loop without the interpreter lock:
 
 1. the moment X'X, or the smaller Gram matrix XX' for a document with fewer tokens than dimensions
    (:mod:`~pylate_eigenli.spectral.kernels.moments`);
-2. its reduction to tridiagonal form (:mod:`~pylate_eigenli.spectral.kernels.householder`);
-3. the k largest eigenpairs of that (:mod:`~pylate_eigenli.spectral.kernels.tridiagonal`);
-4. their vectors brought back, and out of the space of tokens if that is where they are.
+2. the reduction to tridiagonal form (:mod:`~pylate_eigenli.spectral.kernels.householder`);
+3. its k largest eigenpairs (:mod:`~pylate_eigenli.spectral.kernels.tridiagonal`);
+4. the transformation of the eigenvectors back to the original space, for a Gram matrix through X'.
 
-Eigenvectors of (nearly) equal eigenvalues may come out not orthogonal. That is checked for every
-document, and the few that fail are left to LAPACK by the caller (:mod:`pylate_eigenli.spectral.subspace`).
+Eigenvectors of (nearly) equal eigenvalues may not be orthogonal. The solver checks every document,
+and the caller (:mod:`pylate_eigenli.spectral.subspace`) solves the few that fail with LAPACK.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from .moments import BLOCK, gram, in_whole_lanes, padded, second_moment
 from .simd import LANES, load, splat, store
 from .tridiagonal import eigenvectors, largest_eigenvalues
 
-_ORTHOGONALITY = np.float32(1e-6)  # largest inner product accepted between two unit eigenvectors
-_OVERLAP = np.float32(0.1)  # largest one taken out of them; beyond, they may be one and the same
-_NEGLIGIBLE = 1e-18  # components of unit vectors; their products would be subnormal, which is slow
+_ORTHOGONALITY = np.float32(1e-6)  # accepted inner product of two unit eigenvectors
+_OVERLAP = np.float32(0.1)  # largest inner product to correct; above, they may be the same vector
+_NEGLIGIBLE = 1e-18  # components set to zero, because subnormal products are slow
 
 
 @precise
@@ -47,10 +47,10 @@ def _normalise(row: Any) -> None:
 
 @precise
 def _orthonormalise(z: Any, rank: int) -> bool:
-    """Make the first rows of z orthonormal; return False where that cannot be done.
+    """Orthonormalise the first rows of z; return False if two rows overlap too much.
 
-    Vectors of close eigenvalues may overlap a little. Taking the overlap out of the later one only
-    mixes in more of an eigenvector of nearly the same eigenvalue.
+    Eigenvectors of close eigenvalues may overlap slightly. Subtracting the overlap from the later
+    row only mixes in an eigenvector of nearly the same eigenvalue.
     """
     for r in range(rank):
         changed = False
@@ -68,10 +68,10 @@ def _orthonormalise(z: Any, rank: int) -> bool:
 
 @precise
 def _lift(x: Any, z: Any, rank: int, out: Any) -> None:
-    """Map eigenvectors of XX' to those of X'X: w = X'z, orthonormalised.
+    """Map eigenvectors z of XX' to eigenvectors w = X'z of X'X, orthonormalised.
 
-    Scaling a short X'z to unit length magnifies what is left of the larger directions in z;
-    one Gram-Schmidt pass, largest first, takes it out.
+    Scaling a short X'z to unit length magnifies the remainders of larger directions in z. One
+    Gram-Schmidt pass, from the largest eigenvalue on, removes them.
     """
     m, d = x.shape
     none = splat(np.float32(0))
@@ -95,14 +95,14 @@ def _lift(x: Any, z: Any, rank: int, out: Any) -> None:
 
 @precise
 def orient(w: Any, rank: int) -> None:
-    """Choose each row's sign so that its largest component is positive: same input, same bytes."""
+    """Flip rows so that their largest component is positive, which makes results reproducible."""
     for r in range(rank):
         row = w[r]
         high, low = row[0], row[0]
         for j in range(row.shape[0]):
             high, low = max(high, row[j]), min(low, row[j])
         flip = -low > high
-        if -low == high:  # the first of both decides
+        if -low == high:  # a tie: the first of the largest components decides
             for j in range(row.shape[0]):
                 if abs(row[j]) == high:
                     flip = row[j] < 0
@@ -121,22 +121,22 @@ def solve(
     Parameters
     ----------
     tokens
-        Token vectors of all documents, one after the other. Shape: (tokens, d), float32.
+        Token vectors of all documents, concatenated. Shape: (tokens, d), float32.
     offsets
         Document i owns the rows ``offsets[i]:offsets[i + 1]``, at least one.
         Shape: (documents + 1,).
     k
-        Number of directions to look for, at most d.
+        Maximal number of directions, at most d.
     tolerances
         An eigenvalue below this share of the document's largest counts as zero.
         Shape: (documents,), float64.
     bases
-        Receives the eigenvectors, rows beyond the rank untouched. Shape: (documents, k, d).
+        Receives the eigenvectors; rows beyond the rank stay unchanged. Shape: (documents, k, d).
     values
         Receives the eigenvalues, descending. Shape: (documents, k), float64.
     ranks
-        Receives the number of directions found, or -1 where the vectors could not be told
-        apart and another solver has to be asked. Shape: (documents,).
+        Receives the number of directions, or -1 if the solver failed and LAPACK has to solve the
+        document. Shape: (documents,).
     """
     d = tokens.shape[1]
     size, wide = padded(d, BLOCK), padded(k, LANES)
@@ -179,7 +179,7 @@ def solve(
         rank = 0
         while rank < wanted and found[rank] > tolerances[document] * found[0]:
             rank += 1
-        # No direction at all: the squares of huge tokens have overflowed.
+        # A rank of zero means that the squares of huge tokens have overflowed.
         sound = rank > 0
         for r in range(rank):
             sound = sound and settled[r] and abs(found[r] - start[r]) <= 8 * width

@@ -1,7 +1,7 @@
-"""Symmetric matrices to tridiagonal form by reflections, and eigenvectors back again.
+"""Householder reduction of symmetric matrices to tridiagonal form, and its back-transformation.
 
-Matrices are float32 and padded with zeros to whole numbers of lanes; only the square blocks on and
-above the diagonal are looked at.
+Matrices are float32 and padded with zeros to whole numbers of lanes. Only the square blocks on and
+above the diagonal are read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .simd import LANES, load, load_four, splat, store, total, totals
 
 @precise
 def dot(x: Any, y: Any, begin: int, end: int) -> Any:
-    """Return the inner product of a part of two rows, in whole lanes."""
+    """Return the inner product of the entries begin:end of two rows; both ends are whole lanes."""
     products = splat(np.float32(0))
     for c in range(begin, end, LANES):
         products = products + load(x, c) * load(y, c)
@@ -26,7 +26,7 @@ def dot(x: Any, y: Any, begin: int, end: int) -> Any:
 
 @precise
 def _update(row: Any, c: int, v: Any, w: Any, x: Any, y: Any) -> Any:
-    """Subtract v y + w x from the lanes of a row from c on, and return them."""
+    """Subtract v y + w x from the lanes at c of a row, and return the result."""
     updated = load(row, c) - v * y - w * x
     store(row, c, updated)
     return updated
@@ -34,11 +34,11 @@ def _update(row: Any, c: int, v: Any, w: Any, x: Any, y: Any) -> Any:
 
 @precise
 def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -> None:
-    """Subtract v w' + w v' from the rows from ``begin`` on, and write their product with z to out.
+    """Subtract v w' + w v' from the rows at ``begin`` and below, and write their product with z.
 
-    Every block is read once, updated, and multiplied with z on either side: it stands for its
-    mirror image below the diagonal too. z is zero before ``begin``; what happens to columns there
-    no longer matters.
+    Every block is read once, updated, and multiplied with z from both sides, because it also
+    represents its mirror image below the diagonal. z is zero before ``begin``, and the columns
+    before ``begin`` are no longer needed.
     """
     n = a.shape[0]
     for c in range(begin // LANES * LANES, n, LANES):
@@ -70,9 +70,9 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
     Parameters
     ----------
     a
-        The matrix, destroyed. Shape: (n in whole lanes, the same).
+        The matrix, which is overwritten. Shape: (n in whole lanes, n in whole lanes).
     n
-        Its size.
+        Size of the matrix without padding.
     diagonal, off
         Receive the tridiagonal matrix. Shapes: (n,) and at least (n - 1,), float64.
     v, tau
@@ -86,7 +86,7 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
     for j in range(n - 1):
         row, reflector, last = a[j], v[j], v[max(j - 1, 0)]
         first, below = j // LANES * LANES, (j + 1) // LANES * LANES
-        # Row j has not yet seen the reflection before it; the rows below get it in the pass.
+        # The last pass applied the previous reflection to the rows below j, but not to row j.
         if j > 0:
             x, y = splat(last[j]), splat(w[j])
             for c in range(first, size, LANES):
@@ -110,7 +110,7 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
             store(reflector, c, load(row, c) * splat(scale))
         reflector[j + 1] = 1
         w[j] = 0
-        # At the first step there is nothing to subtract yet: w is zero, and last is finite.
+        # In the first step w is zero and last is finite, so nothing is subtracted.
         _update_and_multiply(a, j + 1, last, w, reflector, product)
         share = tau[j] * dot(product, reflector, below, size) * half
         for c in range(below, size, LANES):
@@ -125,21 +125,21 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
 
 @precise
 def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
-    """Turn eigenvectors of the tridiagonal matrix into those of the matrix it was reduced from.
+    """Transform eigenvectors of the tridiagonal matrix to eigenvectors of the original matrix.
 
     Parameters
     ----------
     v, tau, n
-        Of :func:`tridiagonalise`.
+        Results and size of :func:`tridiagonalise`.
     z
-        The vectors in rows, four at a time. Shape: (multiple of 4, n in whole lanes).
+        The eigenvectors as rows, overwritten. Shape: (multiple of 4, n in whole lanes).
     """
     size = z.shape[1]
     none = splat(np.float32(0))
     along, across = np.empty(4, np.float32), np.empty(4, np.float32)
     for j in range(n - 2, -1, -2):
-        # Two reflections per pass, with their inner product known beforehand; for the last one of
-        # an odd number, the second does nothing.
+        # Each pass applies two reflections, using their inner product. If their number is odd, the
+        # second reflection of the last pass is the identity.
         first, second = v[j], v[max(j - 1, 0)]
         begin = j // LANES * LANES
         tau1, tau2 = tau[j], tau[j - 1] if j > 0 else np.float32(0)

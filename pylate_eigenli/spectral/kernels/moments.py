@@ -1,8 +1,8 @@
 """Second moments of token matrices, compiled for one core.
 
-All matrices here are float32 and padded with zeros to whole numbers of
-:data:`~pylate_eigenli.spectral.kernels.simd.LANES`. Of a symmetric result only the square blocks on and
-above the diagonal are sure to be written.
+All matrices are float32, and their sizes are padded with zeros to multiples of
+:data:`~pylate_eigenli.spectral.kernels.simd.LANES`. Of a symmetric result only the square blocks on
+and above the diagonal are defined.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ from .compiled import precise
 from .simd import LANES, load, splat, store, totals
 
 BLOCK = 2 * LANES
-"""Dimensions that are summed at a time."""
+"""Number of dimensions that one pass of the inner loop sums."""
 
-# So many tokens are summed in registers before their sum is added to that of a part, and so many
-# make a part, which is added to the moment: rounding errors grow with the number of parts, not with
-# that of tokens.
+# Tokens are summed in registers, then in parts, then in the moment. Rounding errors therefore grow
+# with the number of parts, not with the number of tokens.
 TOKENS_PER_SUM = 64
 TOKENS_PER_PART = 64 * TOKENS_PER_SUM
 
 
 @precise
 def padded(n: int, step: int) -> int:
-    """Return the next whole number of steps."""
+    """Round n up to a multiple of step."""
     return -(-n // step) * step
 
 
 @precise
 def in_whole_lanes(x: Any, buffer: Any) -> Any:
-    """Return a view of the buffer that holds x, with zeros up to whole lanes both ways."""
+    """Copy x to the buffer, pad both axes with zeros to whole lanes, and return the view."""
     m, d = x.shape
     whole = buffer[: padded(m, LANES)]
     whole[:m, :d] = x
@@ -75,7 +74,7 @@ def _part_of_moment(x: Any, out: Any) -> None:
 
 @precise
 def second_moment(x: Any, out: Any) -> None:
-    """Write X'X of x (m, d) to the upper blocks of out (d, d); d has to be a multiple of BLOCK."""
+    """Write X'X of x (m, d) to the upper blocks of out (d, d); d must be a multiple of BLOCK."""
     m, d = x.shape
     _part_of_moment(x[:TOKENS_PER_PART], out)
     if m > TOKENS_PER_PART:

@@ -1,12 +1,11 @@
-"""Vectors of several numbers inside compiled functions.
+"""SIMD vectors inside compiled functions.
 
-Loops over short rows that write to some arrays and read from others are vectorised badly, if at
-all: the compiler has to rule out that the arrays overlap, and what is left of a row when it does
-not fill the registers is done one by one. Kernels that spend their time in such loops say what
-they mean instead: ``load`` and :func:`store` neighbours of a row, :data:`LANES` at a time, and
+The compiler vectorises loops over short rows badly: it cannot rule out that the arrays overlap, and
+it handles the end of a row number by number. Kernels that spend their time in such loops use
+explicit vectors instead: they ``load`` and :func:`store` :data:`LANES` neighbours of a row and
 calculate with them as with numbers.
 
-Rows have to be padded to a whole number of lanes; indices are not checked.
+Rows must be padded to a whole number of lanes. Indices are not checked.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
-# Inside compiled functions an intrinsic is called without its first parameter: no checker knows.
+# Compiled functions call an intrinsic without its first parameter, which type checkers do not know.
 _intrinsic: Any = intrinsic
 
 LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8
-"""As many float32 as fit the processor's registers."""
+"""Number of float32 in a register of the processor."""
 
-# Sums of products become fused instructions; nothing else about the arithmetic is relaxed.
+# Sums of products become fused instructions; all other arithmetic is exact IEEE.
 _FLAGS = ("contract",)
 
 
 class Lanes(types.Type):
-    """The compiler's type of some float32 or float64 numbers."""
+    """Numba type of a SIMD vector of float32 or float64."""
 
     def __init__(self, dtype: Any, width: int) -> None:
         super().__init__(name=f"Lanes({dtype}, {width})")
@@ -62,7 +61,7 @@ def _alignment(array_type: Any) -> int:
 
 
 def _of_width(width: int) -> tuple[Any, Any]:
-    """Return what makes vectors of so many numbers: of an array's, and of one and the same."""
+    """Return the load and splat intrinsics for vectors of this width."""
 
     @_intrinsic  # type: ignore[misc]
     def load(_typing: Any, array: Any, index: Any) -> Any:
@@ -85,8 +84,8 @@ def _of_width(width: int) -> tuple[Any, Any]:
     return load, splat
 
 
-# load(array, i) is array[i : i + LANES] of a contiguous one-dimensional array, splat(x) is x in all
-# lanes; the others make vectors of eight or four on every processor.
+# load(array, i) is array[i : i + LANES] of a contiguous one-dimensional array; splat(x) has x in all
+# lanes. The other intrinsics have vectors of eight or four numbers on every processor.
 load, splat = _of_width(LANES)
 load_eight, splat_eight = _of_width(8)
 load_four, _ = _of_width(4)
@@ -94,7 +93,7 @@ load_four, _ = _of_width(4)
 
 @_intrinsic  # type: ignore[misc]
 def store(_typing: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write a vector to a contiguous one-dimensional array, from an index on."""
+    """Write a vector to a contiguous one-dimensional array, starting at an index."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         at = _pointer(context, builder, signature, args[0], args[1], signature.args[2])
@@ -114,7 +113,7 @@ def total(_typing: Any, value: Any) -> Any:
         function = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
             builder.module, ir.FunctionType(scalar, [scalar, vector]), name
         )
-        # Pairwise, not one after the other.
+        # reassoc allows a pairwise sum.
         return builder.call(function, [ir.Constant(scalar, -0.0), args[0]], fastmath=["reassoc"])
 
     return value.dtype(value), generate
@@ -122,7 +121,7 @@ def total(_typing: Any, value: Any) -> Any:
 
 @_intrinsic  # type: ignore[misc]
 def totals(_typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Return the sums of four vectors as a vector of four: cheaper than one after the other."""
+    """Return the sums of four vectors as a vector of four, faster than four calls of total."""
     width = a.width
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
@@ -134,14 +133,14 @@ def totals(_typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
             return builder.fadd(chosen(x, y, low), chosen(x, y, high))
 
         groups = range(0, width, 4)
-        # Within each group of four lanes: x0 + x2, y0 + y2, x1 + x3, y1 + y3 of two vectors ...
+        # First, in each group of four lanes of two vectors: x0 + x2, y0 + y2, x1 + x3, y1 + y3.
         even = [lane for g in groups for lane in (g, g + width, g + 1, g + 1 + width)]
         odd = [lane + 2 for lane in even]
         ab, cd = added(args[0], args[1], even, odd), added(args[2], args[3], even, odd)
-        # ... of both pairs the sums of four lanes, side by side ...
+        # Then the sums of four lanes of all four vectors, side by side.
         first = [lane for g in groups for lane in (g, g + 1, g + width, g + 1 + width)]
         result = added(ab, cd, first, [lane + 2 for lane in first])
-        # ... and the groups themselves, half of them to the other half.
+        # Then the sum over the groups, by halves.
         while (lanes := result.type.count) > 4:
             half = lanes // 2
             result = added(result, result, list(range(half)), list(range(half, lanes)))
@@ -152,7 +151,7 @@ def totals(_typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @_intrinsic  # type: ignore[misc]
 def select_less(_typing: Any, x: Any, y: Any, yes: Any, no: Any) -> Any:
-    """Return ``yes`` in the lanes where x < y, ``no`` in the others."""
+    """Return ``yes`` in lanes with x < y and ``no`` in the others."""
 
     def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", args[0], args[1]), args[2], args[3])
@@ -161,7 +160,7 @@ def select_less(_typing: Any, x: Any, y: Any, yes: Any, no: Any) -> Any:
 
 
 def _define(operation: Callable[[Any, Any], Any], instruction: str) -> None:
-    """Give an operator of Python its meaning between two vectors."""
+    """Define a Python operator for two vectors."""
 
     @_intrinsic  # type: ignore[misc]
     def calculate(_typing: Any, x: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Run compiled loops, which hold no interpreter lock, on as many threads as torch uses."""
+"""Run compiled kernels on as many threads as torch uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 
 def for_ranges(task: Callable[[int, int], None], n: int, step: int) -> None:
-    """Call ``task(begin, end)`` for consecutive ranges of at most ``step`` that cover 0:n."""
+    """Call ``task(begin, end)`` for consecutive ranges of at most ``step`` items that cover 0:n."""
     starts = range(0, n, step)
     workers = min(torch.get_num_threads(), len(starts))
     if workers <= 1:
@@ -17,5 +17,5 @@ def for_ranges(task: Callable[[int, int], None], n: int, step: int) -> None:
             task(begin, min(begin + step, n))
         return
     with ThreadPoolExecutor(workers) as pool:
-        # Reading the results raises what a task has raised.
+        # Reading the results re-raises the exception of a task.
         list(pool.map(lambda begin: task(begin, min(begin + step, n)), starts))

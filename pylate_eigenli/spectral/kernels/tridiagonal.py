@@ -1,8 +1,8 @@
-"""The largest eigenpairs of a symmetric tridiagonal matrix, many at a time.
+"""The largest eigenpairs of a symmetric tridiagonal matrix, computed in parallel lanes.
 
-Eigenvalues come from bisection, eigenvectors from twisted factorisations in float64 with Rayleigh
-quotient corrections. Neither knows of the other eigenpairs, so all of them are computed in step,
-one per lane of a vector. The price is that vectors of (nearly) equal eigenvalues need not be
+Bisection finds the eigenvalues; twisted factorisations in float64 with Rayleigh quotient
+corrections find the eigenvectors. Each eigenpair is independent of the others, so every lane of a
+SIMD vector computes one. The price: eigenvectors of (nearly) equal eigenvalues may not be
 orthogonal.
 """
 
@@ -16,13 +16,13 @@ import numpy as np
 from .compiled import reordered
 from .simd import LANES, load, load_eight, select_less, splat, splat_eight, store
 
-# Sums may be reordered (that is what vectorises them), but NaN and infinity keep their meaning:
-# a failed factorisation must be seen.
+# The decorator allows reordered sums, but NaN and infinity keep their meaning: they reveal a failed
+# factorisation.
 
-_BISECTIONS = 22  # interval of 2**-22 of the spectrum's width: past float32's own noise
-_REFINEMENTS = 3  # Rayleigh quotient corrections converge cubically from there ...
-_SETTLED = 1e-9  # ... and need not go further than this share of the largest: float32 ends at 1e-7
-_AT_ONCE = 4 * 8  # bisections in step: while one division is under way, others can begin
+_BISECTIONS = 22  # final interval: 2**-22 of the spectrum's width, below the noise of float32
+_REFINEMENTS = 3  # Rayleigh quotient corrections, which converge cubically
+_SETTLED = 1e-9  # sufficient accuracy relative to the largest eigenvalue; float32 has 1e-7
+_AT_ONCE = 4 * 8  # bisections in parallel, so that their divisions overlap
 
 
 @reordered
@@ -34,9 +34,9 @@ def largest_eigenvalues(diagonal: Any, off: Any, k: int, out: Any) -> float:
     diagonal, off
         The matrix. Shapes: (n,) and at least (n - 1,), float64.
     k
-        How many, at most n.
+        Number of eigenvalues, at most n.
     out
-        Receives them. Shape: (k,), float64.
+        Receives the eigenvalues. Shape: (k,), float64.
     """
     n = diagonal.shape[0]
     low, high = diagonal[0], diagonal[0]
@@ -44,7 +44,7 @@ def largest_eigenvalues(diagonal: Any, off: Any, k: int, out: Any) -> float:
         radius = (abs(off[i]) if i < n - 1 else 0.0) + (abs(off[i - 1]) if i > 0 else 0.0)
         low = min(low, diagonal[i] - radius)
         high = max(high, diagonal[i] + radius)
-    # Never zero: a pivot of zero then makes the next one infinite, which counts right, not NaN.
+    # Never zero: a zero pivot then makes the next pivot infinite, which counts correctly, not NaN.
     squared = np.empty(n, np.float32)
     squared[0] = 0
     for i in range(1, n):
@@ -75,7 +75,7 @@ def largest_eigenvalues(diagonal: Any, off: Any, k: int, out: Any) -> float:
             store(below, 16, n2)
             store(below, 24, n3)
             for r in range(_AT_ONCE):
-                # More than n - r - 1 eigenvalues lie below: so does the r-th largest.
+                # If n - r eigenvalues or more lie below, so does the r-th largest (from 0).
                 if below[r] >= n - (begin + r):
                     highs[r] = middle[r]
                 else:
@@ -94,19 +94,19 @@ def eigenvectors(diagonal: Any, off: Any, values: Any, settled: Any, z: Any) -> 
     diagonal, off
         The matrix. Shapes: (n,) and at least (n - 1,), float64.
     values
-        Approximate eigenvalues, the largest first; receives better ones. Shape: (k,), float64.
+        Approximate eigenvalues, descending; receives refined ones. Shape: (k,), float64.
     settled
-        Receives whether the last correction was as small as it should be. Shape: (k,), bool.
+        Receives whether the eigenvalue has converged. Shape: (k,), bool.
     z
-        Receives the eigenvectors in columns. Shape: (n, k in whole lanes), float64.
+        Receives the eigenvectors as columns. Shape: (n, k in whole lanes), float64.
     """
     n, k = diagonal.shape[0], values.shape[0]
-    # Pivots and multipliers of the factorisations LDL' from the start and UDU' from the end.
+    # Pivots and multipliers of the factorisations LDL' (from the start) and UDU' (from the end).
     down, up = np.empty((n, LANES)), np.empty((n, LANES))
     forward, backward = np.empty((n, LANES)), np.empty((n, LANES))
     value, gamma, norm = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     zero, one = splat(0.0), splat(1.0)
-    # In place of a pivot of zero: what is divided by it stays finite when it is squared.
+    # Replaces a zero pivot; the square of a quotient by it is still finite.
     tiny = splat(1e-150)
     for begin in range(0, k, LANES):
         for r in range(LANES):
@@ -117,7 +117,7 @@ def eigenvectors(diagonal: Any, off: Any, values: Any, settled: Any, z: Any) -> 
             store(down[0], 0, p)
             store(up[n - 1], 0, q)
             for i in range(n - 1):
-                # Two chains of divisions at a time: one waits while the other is served.
+                # The two chains of divisions are independent and overlap.
                 e = splat(off[i])
                 f = e / select_less(p * p, tiny * tiny, tiny, p)
                 p = splat(diagonal[i + 1]) - v - e * f
@@ -129,7 +129,7 @@ def eigenvectors(diagonal: Any, off: Any, values: Any, settled: Any, z: Any) -> 
                 q = splat(diagonal[j]) - v - e * f
                 store(backward[j], 0, f)
                 store(up[j], 0, q)
-            # They meet where the sum of both pivots is smallest.
+            # The twist is the position with the smallest sum of both pivots.
             g = load(down[0], 0) + load(up[0], 0) - (splat(diagonal[0]) - v)
             best, smallest, at = g, g * g, zero
             for i in range(1, n):
@@ -138,7 +138,7 @@ def eigenvectors(diagonal: Any, off: Any, values: Any, settled: Any, z: Any) -> 
                 best = select_less(square, smallest, g, best)
                 at = select_less(square, smallest, splat(float(i)), at)
                 smallest = select_less(square, smallest, square, smallest)
-            # From there the vector is a product of multipliers to either side.
+            # The eigenvector is a product of multipliers on both sides of the twist.
             squares, entry = zero, zero
             for i in range(n - 1, -1, -1):
                 here = splat(float(i))

@@ -29,7 +29,7 @@ def run(matrices, k, tolerance=None):
 class TestSolve:
     @settings(max_examples=50, deadline=None)
     @given(documents(), st.data())
-    def test_finds_the_leading_eigenpairs_or_says_that_it_cannot(self, document, data):
+    def test_finds_the_leading_eigenpairs_or_reports_failure(self, document, data):
         d = document.tokens.shape[1]
         k = data.draw(st.integers(1, d))
         (basis,), (values,), (rank,) = run([document.tokens], k)
@@ -55,17 +55,17 @@ class TestSolve:
             energy = ((x.astype(np.float64) @ basis[:rank].T) ** 2).sum()
             assert energy == pytest.approx(spectrum(x)[0][:k].sum(), rel=1e-5)
 
-    def test_hardly_any_ordinary_document_is_left_to_another_solver(self):
+    def test_ordinary_documents_rarely_need_the_fallback(self):
         rng = np.random.default_rng(0)
         matrices = [unit_rows(rng, m, 48) for m in rng.integers(1, 100, 300)]
         assert np.mean(run(matrices, k=16)[2] < 0) < 0.02
 
-    def test_equal_eigenvalues_are_left_to_another_solver(self):
+    def test_equal_eigenvalues_need_the_fallback(self):
         rows = orthogonal(np.random.default_rng(0), 12)
         _, _, ranks = run([rows, np.concatenate([rows, rows])], k=6)
         assert ranks.tolist() == [-1, -1]
 
-    def test_equal_eigenvalues_beyond_the_cut_do_no_harm(self):
+    def test_equal_eigenvalues_beyond_k_are_harmless(self):
         rows = orthogonal(np.random.default_rng(0), 12)
         rows[:3] *= [[4], [3], [2]]
         (basis,), (values,), (rank,) = run([rows], k=3)
@@ -74,7 +74,7 @@ class TestSolve:
         np.testing.assert_allclose(np.abs(basis @ rows[:3].T), np.diag([4, 3, 2]), atol=1e-4)
 
     @pytest.mark.parametrize("scale", [1e10, 1e15, 1e18])
-    def test_sums_that_overflow_are_left_to_another_solver(self, scale):
+    def test_overflowing_sums_need_the_fallback(self, scale):
         _, _, (rank,) = run([scale * unit_rows(np.random.default_rng(0), 20, 8)], k=4)
         assert rank == -1
 
@@ -84,7 +84,7 @@ class TestSolve:
         assert run([tokens], k=4, tolerance=1e-3)[2].tolist() == [2]
         assert run([tokens], k=1, tolerance=1e-3)[2].tolist() == [1]
 
-    def test_a_document_does_not_see_its_neighbours(self):
+    def test_a_document_does_not_depend_on_its_neighbours(self):
         rng = np.random.default_rng(0)
         matrices = [unit_rows(rng, m, 24) for m in (5, 50, 1, 24, 23, 100)]
         together = run(matrices, k=10)

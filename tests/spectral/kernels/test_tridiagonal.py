@@ -21,7 +21,7 @@ def tridiagonal(n, seed):
 class TestLargestEigenvalues:
     @settings(max_examples=50, deadline=None)
     @given(st.integers(1, 60), st.integers(0, 2**32), st.data())
-    def test_are_within_the_width_that_is_told(self, n, seed, data):
+    def test_are_within_the_returned_width(self, n, seed, data):
         diagonal, off = tridiagonal(n, seed)
         k = data.draw(st.integers(1, n))
         out = np.empty(k)
@@ -29,7 +29,7 @@ class TestLargestEigenvalues:
         expected = np.linalg.eigvalsh(dense(diagonal, off))[::-1][:k]
         np.testing.assert_allclose(out, expected, atol=width + 2e-6 * np.abs(expected).max())
 
-    def test_are_found_where_the_matrix_falls_apart(self):
+    def test_are_found_in_a_block_diagonal_matrix(self):
         diagonal = np.repeat([3.0, 1.0, 0.0], 5)
         out = np.empty(15)
         width = largest_eigenvalues(diagonal, np.zeros(14), 15, out)
@@ -38,7 +38,7 @@ class TestLargestEigenvalues:
 
 class TestEigenvectors:
     @pytest.mark.parametrize("n", [1, 2, 3, LANES, LANES + 1, 70])
-    def test_of_rough_values_are_those_of_the_matrix(self, n):
+    def test_of_rough_eigenvalues_converge(self, n):
         diagonal, off = tridiagonal(n, n)
         matrix = dense(diagonal, off)
         expected = np.linalg.eigvalsh(matrix)[::-1].copy()
@@ -51,7 +51,7 @@ class TestEigenvectors:
         np.testing.assert_allclose(matrix @ z, z * values, atol=1e-8)
         np.testing.assert_allclose(values, expected, atol=1e-8)
 
-    def test_far_from_any_value_are_not_called_settled(self):
+    def test_far_from_any_eigenvalue_are_not_settled(self):
         # The vector of NaN is what an overflow leaves behind.
         settled, z = np.ones(1, bool), np.empty((3, LANES))
         eigenvectors(np.full(3, np.nan), np.zeros(2), np.array([1.0]), settled, z)
