@@ -1,4 +1,4 @@
-"""EigenLI for PyLate: late-interaction retrieval with one small subspace, or one vector, per document.
+"""EigenLI for PyLate: late-interaction retrieval with one subspace or one vector per document.
 
 The folders follow the data, from token embeddings to search results:
 

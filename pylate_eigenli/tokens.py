@@ -226,7 +226,7 @@ def _drop_padding(batch: TokenBatch, name: Any) -> TokenBatch:
 
 
 def pad(embeddings: Any) -> Tensor:
-    """Stack (n, d) matrices of different lengths to a zero-padded 3-D tensor that keeps gradients."""
+    """Stack (n, d) matrices to a zero-padded 3-D tensor, and keep gradients."""
     if isinstance(embeddings, Tensor):
         return embeddings
     if isinstance(embeddings, np.ndarray) and embeddings.dtype != object:

@@ -1,4 +1,4 @@
-"""The architecture: import directions between folders, and rules that name one place for a thing."""
+"""The architecture: import directions between folders, and rules with one place for a thing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_docstring_of_the_package_is_the_map_of_the_tree():
     headings = [name for heading, _ in paragraphs for name in re.findall(r"``(\w+)/?``", heading)]
     assert sorted(headings) == sorted(LAYERS)
     for heading, text in paragraphs:
-        if heading.endswith("/``"):
+        if re.fullmatch(r"``\w+/``", heading):
             folder = ROOT / heading.strip("`/")
             held = {path.stem for path in folder.iterdir()}
             assert set(re.findall(r"``(\w+)/?``", text)) <= held, folder

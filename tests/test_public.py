@@ -17,9 +17,9 @@ MODULES = (
     "corpus.page_index", "corpus.pages", "corpus.sources", "corpus.text_index", "corpus.text_store",
     "evaluation.baselines", "evaluation.beir", "evaluation.bootstrap", "evaluation.mteb_search",
     "evaluation.run", "evaluation.tuning", "indexes.eigenli", "indexes.single_vector",
-    "models.text_encoder", "models.vision", "scores.explanation", "scores.training", "server.app", "server.batching",
-    "server.limits", "server.service", "spectral.analysis", "spectral.filters", "spectral.subspace",
-    "storage", "vectors.projection",
+    "models.text_encoder", "models.vision", "scores.explanation", "scores.training", "server.app",
+    "server.batching", "server.limits", "server.service", "spectral.analysis", "spectral.filters",
+    "spectral.subspace", "storage", "vectors.projection",
 )  # fmt: skip
 # The other classes of these modules are internal.
 NAMED = {"corpus.page_index": ("PageHit", "PageIndex"), "corpus.pages": ("Page", "PageReader")}

@@ -81,7 +81,7 @@ class QueryFilter:
             The tokens to compare with subspaces, float32 on the CPU.
         """
         if self.power is not None:
-            # One product per query, so that the other queries of a batch do not change its last bits.
+            # One product per query, so that the rest of a batch does not change its last bits.
             weighed = torch.cat([query @ self.power for query in queries])
             queries = TokenBatch(weighed, queries.offsets)
         return Queries(plain, queries, self.against)

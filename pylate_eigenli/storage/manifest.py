@@ -161,7 +161,7 @@ class Manifest:
 
     @classmethod
     def successor_of_unreadable(cls, folder: Path) -> Manifest:
-        """Return an empty state with numbers above those of all files, to replace a damaged index."""
+        """Return an empty state with new file numbers, to replace a damaged index."""
         numbers = [
             int(number)
             for name in os.listdir(folder)

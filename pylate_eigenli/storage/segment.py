@@ -110,7 +110,7 @@ class Segment:
         return self.file.column(name)
 
     def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
-        """Return the ids of the documents at ``rows``; by default all ids, also of dead documents."""
+        """Return the ids of the documents at ``rows``, by default of all, dead ones included."""
         return self.file.ids.decode(rows)
 
     def find(self, wanted: dict[DocumentId, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -22,8 +22,8 @@ _ARRAY = "array."
 class Snapshot(Collection[DocumentId]):
     """An immutable state of an index: the collection of its living documents.
 
-    A snapshot keeps its files open, so later commits do not change it.  The global row of a document
-    is its position among the documents of all segments in order, including dead documents.
+    A snapshot keeps its files open, so later commits do not change it.  The global row of a
+    document is its position among the documents of all segments, including dead documents.
 
     Attributes
     ----------

@@ -26,8 +26,8 @@ _OPEN_ATTEMPTS = 100
 class Store:
     """Crash-safe storage of documents as named NumPy columns in a folder.
 
-    Readers never wait, and they see committed states only.  Files are read on demand, and nothing is
-    created on disk before the first transaction.  Threads can share a store.
+    Readers never wait, and they see committed states only.  Files are read on demand, and nothing
+    is created on disk before the first transaction.  Threads can share a store.
 
     Parameters
     ----------

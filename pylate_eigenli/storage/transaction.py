@@ -25,8 +25,8 @@ from .writer import SegmentWriter
 class Transaction:
     """Changes to the state ``base``; :meth:`Store.transaction` returns it.
 
-    Appended documents stay in memory up to the size of a segment, and are then written to files that
-    no reader knows yet.  Only the ids stay in memory until the commit.
+    Appended documents stay in memory up to the size of a segment, and are then written to files
+    that no reader knows yet.  Only the ids stay in memory until the commit.
 
     Attributes
     ----------
@@ -249,7 +249,7 @@ class Transaction:
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Make the transaction unusable if the block fails, even if the caller catches the error."""
+        """Make the transaction unusable if the block raises, even if the caller catches it."""
         self._usable = False
         yield
         self._usable = True

@@ -2,8 +2,8 @@
 
 The packed vector K(x) of a token x holds the squares x_i^2 and the products sqrt(2) x_i x_j for
 i < j, so that <K(x), K(y)> = <x, y>^2. Sums of packed vectors are packed symmetric matrices:
-sum_i K(q_i) is the query's moment, and sum_j K(w_j) is the document's projector. Their inner product
-is the late-interaction score. The dimension d (d + 1) / 2 does not depend on k.
+sum_i K(q_i) is the query's moment, and sum_j K(w_j) is the document's projector. Their inner
+product is the late-interaction score. The dimension d (d + 1) / 2 does not depend on k.
 """
 
 from __future__ import annotations

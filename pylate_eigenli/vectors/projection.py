@@ -87,7 +87,7 @@ class SVProjection:
     ) -> Self:
         """Compute the principal directions of documents.
 
-        The mean is that of all vectors; the directions come from a uniform sample. The sample takes
+        All vectors enter the mean; the directions come from a uniform sample. The sample takes
         ``4 max_samples D`` bytes (270 MB for D = 8,256), and the computation about twice as much.
 
         Parameters

@@ -84,8 +84,8 @@ def _of_width(width: int) -> tuple[Any, Any]:
     return load, splat
 
 
-# load(array, i) is array[i : i + LANES] of a contiguous one-dimensional array; splat(x) has x in all
-# lanes. The other intrinsics have vectors of eight or four numbers on every processor.
+# load(array, i) is array[i : i + LANES] of a contiguous one-dimensional array; splat(x) has x in
+# all lanes. The other intrinsics have vectors of eight or four numbers on every processor.
 load, splat = _of_width(LANES)
 load_eight, splat_eight = _of_width(8)
 load_four, _ = _of_width(4)
