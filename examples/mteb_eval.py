@@ -2,8 +2,8 @@
 
     python examples/mteb_eval.py [MODEL] [TASK...]
 
-MODEL is any PyLate model, by default one from the Hugging Face hub; TASKs are names that mteb
-knows. Results are where mteb keeps all of them, under names such as
+MODEL is any PyLate model, by default one from the Hugging Face hub; TASKs are names of mteb tasks.
+mteb keeps the results in its cache, under names such as
 ``lightonai__GTE-ModernColBERT-v1-eigenli-32``.
 """
 

@@ -1,11 +1,11 @@
-"""The paper's visual experiments: ColQwen3 on ViDoRe-v3, as EigenLI and in full, beside its numbers.
+"""The paper's visual experiments: ColQwen3 on ViDoRe-v3 with EigenLI and full MaxSim, and its numbers.
 
     pip install "pylate-eigenli[mteb,vision]"
     python examples/vidore_colqwen3.py [MODEL] [TASK...]
 
-MODEL is by default the paper's, which wants a GPU; TASKs are names that mteb knows, by default
-those of the paper. Compressed pages and results are kept in the folder "vidore", so that the
-program can be stopped and started again.
+MODEL is by default the paper's, which needs a GPU; TASKs are names of mteb tasks, by default those
+of the paper. Compressed pages and results are kept in the folder "vidore", so that an interrupted
+run continues.
 """
 
 import sys
@@ -26,7 +26,7 @@ names = sys.argv[2:] or [aliases[0] for aliases in paper.VIDORE.values()]
 # Questions in six languages about pages in one or two.
 tasks = mteb.get_tasks(tasks=names)
 
-model = VisionColBERT(name)  # as many visual tokens as the model is made for: 1,280
+model = VisionColBERT(name)  # with the model's own number of visual tokens: 1,280
 
 
 def printed(task: str, k: int | None, cutoff: int) -> str:

@@ -1,8 +1,10 @@
-"""Many clients at once, searching and changing an index through ``eigenli serve``.
+"""Many clients at once that search and change an index through ``eigenli serve``.
 
-Run ``python -m benchmarks.load --seconds 60``. A server is started on a small
-synthetic index; most clients search it while the others add and remove documents. Afterwards every
-answer is compared, to the last bit, with the one that the state it names must give.
+    cd examples && python -m benchmarks.load --seconds 60
+
+The server has a small synthetic index. Most clients search it while the others add and remove
+documents. At the end every answer is compared, bit by bit, with the right answer for the generation
+that it names.
 """
 
 from __future__ import annotations

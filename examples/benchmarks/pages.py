@@ -1,7 +1,8 @@
 """How fast pages of vision models, about 1,250 vectors of 320 dimensions, are compressed.
 
-Run ``python -m benchmarks.pages``. All methods get the same pages and the same
-threads in turns, so that ratios hold although the machine may be busy.
+    cd examples && python -m benchmarks.pages
+
+All methods get the same pages and threads, in turns, so that ratios hold on a busy machine.
 """
 
 from __future__ import annotations

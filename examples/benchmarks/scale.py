@@ -1,9 +1,10 @@
 """How build time, size, memory and search time grow with the collection, on one machine.
 
-Run ``python -m benchmarks.scale --documents 10000 100000 1000000 --dtype binary
-int8``. Synthetic documents with the spectra of real ones are made a block at a time and streamed
-into an ``EigenLISVIndex``; every size gets a process of its own, so that peak memory is its own.
-An exponent of 1 means proportional to the number of documents, 0 that it does not matter.
+    cd examples && python -m benchmarks.scale --documents 10000 100000 --dtype binary int8
+
+Synthetic documents with the spectra of real ones are generated in blocks and streamed into an
+``EigenLISVIndex``. Every size gets a process of its own, so that peak memory is its own. An exponent
+of 1 means proportional to the number of documents, 0 means constant.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Token vectors with the spectra of real late-interaction documents, made on the spot.
+"""Synthetic token vectors with the spectra of real late-interaction documents.
 
 The tokens of a real document share a direction that holds a good quarter of their energy; the
 rest decays slowly and then exponentially: over 300 SciFact abstracts (MiniLM tokens, d = 128) the

@@ -1,4 +1,4 @@
-"""``eigenli evaluate``: EigenLI and its baselines on retrieval collections, beside the paper."""
+"""``eigenli evaluate``: EigenLI and its baselines on retrieval collections, next to the paper."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ METHODS = "full,eigenli,ward,kmeans,eigenli-sv,muvera,muvera-centered"
 
 
 def evaluate(
-    model: Annotated[
-        str, typer.Option(metavar="NAME_OR_PATH", help="A PyLate model, or what makes one.")
-    ],
+    model: Annotated[str, typer.Option(metavar="NAME_OR_PATH", help="A PyLate model.")],
     data: Annotated[
         list[str],
         typer.Option(
@@ -24,17 +22,21 @@ def evaluate(
             help="A folder in BEIR's layout or an mteb retrieval task. May be repeated.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="Folder for the results; a later run goes on in it.")],
+    out: Annotated[Path, typer.Option(help="Folder for the results; a later run continues in it.")],
     methods: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Methods or families, repeated or with commas in between; by default {METHODS}."
+            help="Methods or families, repeated or separated by commas, with options such as "
+            f"eigenli-sv:dtype=binary,rerank=maxsim; by default {METHODS}."
         ),
     ] = None,
     k: Annotated[
         list[str] | None,
         typer.Option(
-            "-k", "--k", help="Budgets of the families: -k 8,16,32 or -k 8 -k 16; by default 32."
+            "-k",
+            "--directions",
+            help="Directions (or vectors) per document for families: -k 8,16,32 or -k 8 -k 16; "
+            "by default 32.",
         ),
     ] = None,
     cache: Annotated[
@@ -50,23 +52,24 @@ def evaluate(
         ),
     ] = False,
     override: Annotated[
-        bool, typer.Option("--override", help="Measure again what OUT has the results of.")
+        bool, typer.Option("--override", help="Measure again even if OUT has the result.")
     ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Measure Recall, nDCG, MRR, size and compression time of methods on collections.
+    """Measure Recall, nDCG, MRR, size, build time and latency of methods on collections.
 
     Writes results.json, results.csv and results.md with differences to full MaxSim, their
-    bootstrap intervals, and the paper's numbers where model and data are the paper's.
+    bootstrap intervals, and the paper's numbers if model and data are the paper's.
     """
     with one_line_errors(debug):
         from ..evaluation import run
+        from ..evaluation.methods import expand
         from ..evaluation.paper import results as paper
         from ..evaluation.report import Report
 
-        names = run.expand(_listed(methods or [METHODS]), map(_budget, _listed(k or ["32"])))
-        # Read before the model is loaded, because that is where most mistakes are.
+        names = expand(_method_names(methods or [METHODS]), map(_positive, _listed(k or ["32"])))
+        # Read before the model is loaded, because most mistakes are in the names of collections.
         collections = [collection for source in data for collection in run.load(source)]
         from ..models.text_encoder import load_model
 
@@ -92,7 +95,18 @@ def _listed(values: list[str]) -> list[str]:
     return [item.strip() for value in values for item in value.split(",") if item.strip()]
 
 
-def _budget(text: str) -> int:
+def _method_names(values: list[str]) -> list[str]:
+    """Split at commas, except those between the options of one method."""
+    names: list[str] = []
+    for item in _listed(values):
+        if "=" in item and ":" not in item and names:
+            names[-1] += f",{item}"
+        else:
+            names.append(item)
+    return names
+
+
+def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"-k must be positive integers with commas in between, got {text!r}")
+        raise ValueError(f"-k must be positive integers separated by commas, got {text!r}")
     return int(text)

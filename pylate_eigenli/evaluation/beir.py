@@ -25,9 +25,9 @@ class Collection:
     qrels
         Relevance by query id and document id.
     ignore_identical_ids
-        Whether a document with the id of a query is no answer to it unless it is judged to be one.
-        BEIR ignores all such documents, for the sake of ArguAna and Quora; but collections that
-        number both documents and queries from 1 on have them, too, by coincidence.
+        Whether to ignore a document with the id of the query, unless it is judged relevant. BEIR
+        always does, because the queries of ArguAna and Quora are documents too. Turn it off for
+        collections that number both documents and queries from 1.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Collection:
 
 
 def load(folder: str | Path, split: str = "test") -> Collection:
-    """Read a collection; a file that is missing or broken is named."""
+    """Read a collection; an error names a file that is missing or broken."""
     folder = Path(folder)
     qrels: dict[str, dict[str, int]] = {}
     path = folder / "qrels" / f"{split}.tsv"

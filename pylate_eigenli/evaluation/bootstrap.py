@@ -1,7 +1,8 @@
-"""How certain a difference between two methods is: percentile intervals of the paired bootstrap.
+"""Confidence intervals for the difference between two methods, by the paired bootstrap.
 
-Queries are drawn with replacement, the same for both methods, and the difference is computed anew,
-many times; the interval leaves out the lowest and the highest 2.5 % of the differences.
+Queries are resampled with replacement many times, the same ones for both methods. The interval
+excludes the lowest and the highest 2.5 % of the differences. ``scipy.stats.bootstrap`` would do for
+one collection, but not for the mean over several, where each one is resampled on its own.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def paired_interval(a: ArrayLike, b: ArrayLike, n: int = 10_000, seed: int = 0) 
     Parameters
     ----------
     a, b
-        A metric of the same queries with two methods. Shape: (queries,).
+        The metric of two methods on the same queries. Shape: (queries,).
     n
         Number of resamples.
     seed
@@ -59,14 +60,14 @@ def paired_interval(a: ArrayLike, b: ArrayLike, n: int = 10_000, seed: int = 0) 
 def geometric_interval(
     a: Sequence[ArrayLike], b: Sequence[ArrayLike], n: int = 10_000, seed: int = 0
 ) -> Interval:
-    """Return the geometric mean over collections of a's mean to b's, less 1, with its interval.
+    """Return the geometric mean over collections of the ratio of a to b, minus 1, with its interval.
 
     Parameters
     ----------
     a, b
-        For each collection a metric of the same queries with two methods. Shape: (queries_i,).
+        For each collection the metric of two methods on the same queries. Shape: (queries_i,).
     n, seed
-        See :func:`paired_interval`; every collection is resampled for itself.
+        See :func:`paired_interval`; every collection is resampled on its own.
 
     Examples
     --------
@@ -80,7 +81,7 @@ def geometric_interval(
     logs = np.zeros(n)
     for number, (x, y) in enumerate(pairs):
         drawn = _resamples(len(x), n, seed + number)
-        # A resample may have nothing but zeros; its ratio, 0 or infinity or none, is far out.
+        # A resample may have only zeros; its ratio (0, infinity or NaN) is outside the interval.
         with np.errstate(divide="ignore", invalid="ignore"):
             logs += np.concatenate(
                 [np.log(x[rows].mean(axis=1) / y[rows].mean(axis=1)) for rows in drawn]
@@ -97,7 +98,7 @@ def _paired(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np
 
 
 def _resamples(queries: int, n: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """Yield n resamples of the numbers of queries. Shape: (some, queries)."""
+    """Yield n resamples of row numbers, several at a time. Shape: (resamples, queries)."""
     generator = np.random.default_rng(seed)
     at_once = max(1, _DRAWN_AT_ONCE // queries)
     for begin in range(0, n, at_once):

@@ -1,25 +1,28 @@
 """Token embeddings of a collection, computed once and kept as float16 files.
 
-The folder of a set of texts is named by a hash of the model, of how it encodes and of the texts,
-so that nothing stale is ever read. Files are memory-mapped; encoding goes on where it stopped.
+The folder of a set of texts is named by a hash of the model, its encoding options and the texts,
+so that nothing stale is read. Files are memory-mapped; an interrupted run continues.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
+from ..storage.disk import replace_file
+from ..tokens import offsets_of
+
 _TEXTS_PER_PART = 2048
-# Attributes of models, PyLate's and this library's, that change what they make of a text or page.
+# Attributes of PyLate's and this library's models that change the embeddings.
 _OPTIONS = (
     "query_prefix",
     "document_prefix",
@@ -43,6 +46,16 @@ class TokenFile:
 
     parts: tuple[tuple[NDArray[np.float16], NDArray[np.int64]], ...]
 
+    @classmethod
+    def of(cls, arrays: Sequence[ArrayLike]) -> TokenFile:
+        """Return embeddings that are in memory, one (tokens, d) array per text."""
+        items = [np.asarray(array, np.float16) for array in arrays]
+        parts = []
+        for begin in range(0, len(items), _TEXTS_PER_PART):
+            part = items[begin : begin + _TEXTS_PER_PART]
+            parts.append((np.concatenate(part), offsets_of([len(item) for item in part])))
+        return cls(tuple(parts))
+
     def __len__(self) -> int:
         return sum(len(offsets) - 1 for _, offsets in self.parts)
 
@@ -53,16 +66,11 @@ class TokenFile:
             i -= len(offsets) - 1
         raise IndexError(i)
 
-    @property
-    def n_tokens(self) -> int:
-        """Number of tokens of all texts."""
-        return sum(len(tokens) for tokens, _ in self.parts)
-
 
 def identity(model: Any, model_name: str) -> list[Any]:
-    """Return what embeddings depend on besides the text, as values that ``json.dumps`` takes.
+    """Return everything but the text that embeddings depend on, as JSON values.
 
-    The model itself is known by its name, and one in a folder also by when its files were written.
+    A model is identified by its name, and one in a folder also by the times its files were written.
     """
     folder = Path(model_name)
     files = sorted(folder.rglob("*")) if folder.is_dir() else []
@@ -71,7 +79,7 @@ def identity(model: Any, model_name: str) -> list[Any]:
 
 
 def fingerprint(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
-    """Return a hash of all that the embeddings of texts depend on."""
+    """Return a hash of everything that the embeddings of texts depend on."""
     digest = hashlib.sha256()
     digest.update(json.dumps([identity(model, model_name), is_query]).encode())
     for text in texts:
@@ -89,14 +97,14 @@ def encode_cached(
     batch_size: int = 32,
     show_progress: bool = True,
 ) -> TokenFile:
-    """Encode texts with a PyLate model, or read what an earlier run has encoded.
+    """Encode texts with a PyLate model, or read the embeddings of an earlier run.
 
     Parameters
     ----------
     model
-        A ``pylate.models.ColBERT`` or anything with its ``encode``.
+        A ``pylate.models.ColBERT`` or any object with its ``encode``.
     model_name
-        What the cache knows the model by.
+        Name or path of the model, part of the hash.
     texts
         The texts.
     cache
@@ -123,16 +131,14 @@ def encode_cached(
                     chunk, is_query=is_query, batch_size=batch_size, show_progress_bar=False
                 )
                 _save(lengths, np.array([len(array) for array in arrays], np.int64))
-                # Written last: its presence says that the part is whole.
+                # Written last: if it exists, the part is complete.
                 _save(path, np.concatenate([np.asarray(a, np.float16) for a in arrays]))
-            offsets = np.concatenate([[0], np.cumsum(np.load(lengths))])
-            parts.append((np.load(path, mmap_mode="r"), offsets))
+            parts.append((np.load(path, mmap_mode="r"), offsets_of(np.load(lengths))))
             bar.update(len(chunk))
     return TokenFile(tuple(parts))
 
 
 def _save(path: Path, array: NDArray[Any]) -> None:
-    temporary = path.with_name(path.name + ".tmp")
-    with temporary.open("wb") as file:
-        np.save(file, array)
-    os.replace(temporary, path)
+    payload = io.BytesIO()
+    np.save(payload, array)
+    replace_file(path, payload.getvalue())

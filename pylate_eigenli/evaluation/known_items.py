@@ -1,8 +1,8 @@
-"""Known-item search: can a docstring be found again from the one sentence taken out of it?
+"""Known-item search: finding a docstring by its first sentence, which is removed from it.
 
-The usual stand-in for relevance judgements where there are none. The first sentence of a
-docstring is the author's own summary of it; it becomes a query, and the only right answer is
-the docstring it came from, which is indexed without it.
+This is the usual substitute where there are no relevance judgements. The first sentence of a
+docstring is its author's summary. It becomes a query, and the only right answer is the docstring
+it came from, indexed without that sentence.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..models.standard_library import Document, sample
+from .beir import Collection
 
 MIN_QUERY_WORDS = 5
 MIN_REST_WORDS = 20
@@ -24,7 +25,7 @@ _SIGNATURE = re.compile(r"[\w.]+\(|.*->", re.DOTALL)
 
 @dataclass(frozen=True)
 class KnownItem:
-    """A query, and the document that answers it with the query's own words removed."""
+    """A query, and the document that answers it, without the sentence that is the query."""
 
     query: str
     document: Document
@@ -87,3 +88,15 @@ def known_items(documents: Sequence[Document], size: int) -> list[KnownItem]:
         query, rest = sentences[document.id]
         items.append(KnownItem(query, Document(document.id, rest)))
     return items
+
+
+def known_item_collection(documents: Sequence[Document], items: Sequence[KnownItem]) -> Collection:
+    """Return documents, those of known items without their first sentence, as a collection."""
+    corpus = {document.id: document.text for document in documents}
+    return Collection(
+        name="known items",
+        corpus=corpus | {item.document.id: item.document.text for item in items},
+        queries={item.document.id: item.query for item in items},
+        qrels={item.document.id: {item.document.id: 1} for item in items},
+        ignore_identical_ids=False,
+    )

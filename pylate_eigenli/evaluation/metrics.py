@@ -31,7 +31,7 @@ def ndcg(ranking: Sequence[str], relevance: Mapping[str, int], cutoff: int) -> f
 
 
 def recall(ranking: Sequence[str], relevance: Mapping[str, int], cutoff: int) -> float:
-    """Share of the relevant documents, or of the cutoff if they are more, that is found."""
+    """Share of the relevant documents found, divided by the cutoff if there are more of them."""
     relevant = {document for document, gain in relevance.items() if gain > 0}
     found = len(relevant.intersection(ranking[:cutoff]))
     return found / min(len(relevant), cutoff) if relevant else 0.0
@@ -49,7 +49,7 @@ METRICS = {"nDCG": ndcg, "Recall": recall, "MRR": mrr}
 
 
 def evaluate(run: Run, qrels: Qrels, metric: str, cutoff: int) -> NDArray[np.float64]:
-    """Return a metric of every judged query that has a relevant document, in the order of qrels.
+    """Return the metric of every query with a relevant document, in the order of qrels.
 
     A judged query that the run does not answer counts as 0.
     """

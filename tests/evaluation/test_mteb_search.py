@@ -23,7 +23,7 @@ from mteb.models.model_meta import ModelMeta
 from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
 
 from pylate_eigenli.evaluation import metrics, mteb_data
-from pylate_eigenli.evaluation.methods import method
+from pylate_eigenli.evaluation.methods import parse
 from pylate_eigenli.evaluation.mteb_search import CompressedSearch
 from pylate_eigenli.tokens import collect
 
@@ -61,27 +61,38 @@ def predictions(search, task, tmp_path):
     return {subset: saved[subset]["test"] for subset in task.hf_subsets}
 
 
-def by_definition(model, name):
-    """Return the scores of all queries of ``Known`` and all documents, computed at once."""
-    chosen = method(name)
-    documents = collect(model.encode(TEXTS, is_query=False, show_progress_bar=False))
+CHUNK = 10
+
+
+def by_definition(model, name, folder):
+    """Return the scores of all queries of ``Known`` and all documents, without mteb."""
+    method = parse(name).open(folder)
+    # In chunks, because the codes of single vectors depend on the first one.
+    for begin in range(0, len(TEXTS), CHUNK):
+        texts = TEXTS[begin : begin + CHUNK]
+        method.add(collect(model.encode(texts, is_query=False, show_progress_bar=False)))
     queries = collect(model.encode(TEXTS[::7], is_query=True, show_progress_bar=False))
-    return chosen.scores(chosen.encode_queries(queries), chosen.encode_documents(documents))
+    scores = np.empty((len(queries), len(TEXTS)), np.float32)
+    for row, hits in zip(scores, method.search(queries, len(TEXTS)), strict=True):
+        row[hits.rows] = hits.scores
+    method.close()
+    return scores
 
 
 class TestTasks:
     @pytest.mark.parametrize("name", ["full", "eigenli-4", "eigenli-sv-4", "ward-2", "muvera"])
     def test_retrieval_finds_the_documents_with_the_highest_scores(self, name, model, tmp_path):
-        found = predictions(CompressedSearch(model, name, chunk_size=10), Known(), tmp_path)
-        for row, hits in zip(by_definition(model, name), found["default"].values(), strict=True):
+        found = predictions(CompressedSearch(model, name, chunk_size=CHUNK), Known(), tmp_path)
+        expected = by_definition(model, name, tmp_path / "whole")
+        for row, hits in zip(expected, found["default"].values(), strict=True):
             best = np.argsort(-row, kind="stable")[:10]
             np.testing.assert_allclose(sorted(hits.values()), row[best][::-1], rtol=1e-4)
             assert all(abs(row[int(i[1:])] - score) < 1e-3 for i, score in hits.items())
 
     def test_reranking_scores_the_candidates_and_nothing_else(self, model, tmp_path):
-        search = CompressedSearch(model, "eigenli-4", chunk_size=10)
+        search = CompressedSearch(model, "eigenli-4", chunk_size=CHUNK)
         found = predictions(search, Reranked(), tmp_path)
-        expected = by_definition(model, "eigenli-4")
+        expected = by_definition(model, "eigenli-4", tmp_path / "whole")
         for (query, hits), row in zip(found["default"].items(), expected, strict=True):
             remainder = int(query[1:]) % 11
             assert set(hits) == {f"d{i}" for i in range(remainder, len(TEXTS), 11)}
@@ -94,11 +105,11 @@ class TestTasks:
         assert set(found) == {("LocalSubsets", "a"), ("LocalSubsets", "the")}
         assert all(entry["ndcg_at_10"] > 0.99 for entry in found.values())
 
-    def test_the_query_itself_is_no_answer_where_mteb_says_so(self, model):
+    def test_the_query_itself_is_no_answer_where_mteb_says_so(self, model, tmp_path):
         search = CompressedSearch(model, "eigenli-4")
         entry = scores(search, WithoutSelf())["LocalSelf", "default"]
         (collection,) = mteb_data.load(WithoutSelf())
-        rows = by_definition(model, "eigenli-4")
+        rows = by_definition(model, "eigenli-4", tmp_path)
         # mteb takes its ten hits first and removes the query from them then.
         run = {
             query: collection.answers(query, [f"d{i}" for i in np.argsort(-row)[:10]])
@@ -171,6 +182,8 @@ class TestModels:
     def test_what_cannot_be_is_refused_at_once(self, model):
         with pytest.raises(ValueError, match="unknown method 'wart-8'"):
             CompressedSearch(model, "wart-8")
+        with pytest.raises(ValueError, match="dtype must be one of"):
+            CompressedSearch(model, "eigenli-8:dtype=int3")
         with pytest.raises(ValueError, match="give name="):
             CompressedSearch(ColourModel(), "full")
 

@@ -13,7 +13,7 @@ mteb = pytest.importorskip("mteb")
 
 from helpers.local_vidore import PAGES, QUESTIONS, LocalHr  # noqa: E402
 
-from pylate_eigenli.evaluation.methods import method  # noqa: E402
+from pylate_eigenli.evaluation.methods import parse  # noqa: E402
 from pylate_eigenli.evaluation.mteb_search import CompressedSearch  # noqa: E402
 from pylate_eigenli.models.vision import VisionColBERT  # noqa: E402
 from pylate_eigenli.tokens import collect  # noqa: E402
@@ -21,23 +21,25 @@ from pylate_eigenli.tokens import collect  # noqa: E402
 EXAMPLE = Path(__file__).parents[2] / "examples" / "vidore_colqwen3.py"
 
 
-def rankings(model: VisionColBERT, name: str) -> dict[str, list[str]]:
+def rankings(model: VisionColBERT, name: str, folder: Path) -> dict[str, list[str]]:
     """The pages for every question, best first, all computed at once."""
-    chosen = method(name)
-    pages = chosen.encode_documents(collect(model.encode_images(PAGES.values())))
-    queries = chosen.encode_queries(collect(model.encode_queries(QUESTIONS.values())))
-    orders = np.argsort(-chosen.scores(queries, pages), axis=1)
+    method = parse(name).open(folder)
+    method.add(collect(model.encode_images(PAGES.values())))
+    queries = collect(model.encode_queries(QUESTIONS.values()))
     return {
-        query: [list(PAGES)[i] for i in order]
-        for query, order in zip(QUESTIONS, orders, strict=True)
+        query: [list(PAGES)[i] for i in hits.rows]
+        for query, hits in zip(QUESTIONS, method.search(queries, len(PAGES)), strict=True)
     }
 
 
 @pytest.mark.parametrize("name", ["eigenli-8", "full"])
-def test_every_language_finds_what_the_scores_say(name: str, colqwen3: VisionColBERT) -> None:
+def test_every_language_finds_what_the_scores_say(
+    name: str, colqwen3: VisionColBERT, tmp_path: Path
+) -> None:
     # The best page for the one half of the questions, the worst for the other.
     relevant = {
-        query: pages[-(i % 2)] for i, (query, pages) in enumerate(rankings(colqwen3, name).items())
+        query: pages[-(i % 2)]
+        for i, (query, pages) in enumerate(rankings(colqwen3, name, tmp_path).items())
     }
     task = LocalHr(relevant)
     # Chunks that do not fit evenly.
@@ -57,7 +59,8 @@ def test_the_example_prints_the_paper_s_numbers_beside_its_own(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert len(EXAMPLE.read_text().splitlines()) <= 60
-    relevant = {query: pages[0] for query, pages in rankings(colqwen3, "eigenli-8").items()}
+    found = rankings(colqwen3, "eigenli-8", tmp_path / "whole")
+    relevant = {query: pages[0] for query, pages in found.items()}
 
     def get_tasks(tasks: list[str]) -> list[Any]:
         assert tasks == ["Vidore3HrRetrieval"]

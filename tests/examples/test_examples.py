@@ -13,7 +13,6 @@ from helpers.tiny_model import tiny_colbert
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
 ARGUMENTS = {
-    "reproduce_beir": ["tiny", "--models", "MODEL"],
     "study": ["tiny", "--model", "MODEL", "-k", "4"],
     "mteb_eval": ["MODEL", "LocalRetrieval", "LocalReranking"],
 }

@@ -12,7 +12,8 @@ from helpers.local_tasks import Known
 
 from pylate_eigenli.evaluation.mteb_search import CompressedSearch
 
-DOCUMENTS, TOKENS, DIM = 2000, 300, 128
+# Long documents, because an index also needs some memory per document to search.
+DOCUMENTS, TOKENS, DIM = 2000, 1200, 128
 
 
 class Noise:
@@ -29,7 +30,7 @@ class Noise:
 def main() -> None:
     ids = [str(i) for i in range(DOCUMENTS)]
     corpus = Dataset.from_dict({"id": ids, "text": ids})
-    search = CompressedSearch(Noise(), "eigenli-4", chunk_size=50, name="some/noise")
+    search = CompressedSearch(Noise(), "eigenli-4", chunk_size=12, name="some/noise")
     context = {
         "task_metadata": Known.metadata,
         "hf_split": "test",

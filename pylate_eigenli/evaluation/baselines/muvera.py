@@ -1,21 +1,20 @@
-"""MUVERA: a set of token vectors as one vector whose inner products estimate MaxSim.
+"""MUVERA: one vector per set of token vectors, whose inner products estimate MaxSim.
 
-Random hyperplanes cut the space into 2^b partitions. A query's encoding holds the sum of its tokens
-in every partition, a document's the mean, so that their inner product pairs each query token with
-the document's tokens of its partition: probably the nearest. A partition that is empty in the
-document is filled with the token that lies on the wrong side of the fewest hyperplanes, the
-earliest of several. Each partition's vector is shortened by a random projection; all that is
-repeated with other random numbers and the repetitions are put side by side.
+Random hyperplanes cut the space into 2^b partitions. A query's encoding has the sum of its tokens in
+every partition, a document's the mean. Their inner product thus pairs each query token with the
+document's tokens in the same partition, which are probably the nearest. An empty partition of a
+document gets the token on the wrong side of the fewest hyperplanes, the earliest of several. Each
+partition's vector is shortened by a random projection. All of this is repeated with other random
+numbers, and the repetitions are concatenated.
 
-Conventions differ between implementations. The hyperplanes, projections (dense, +-1 / sqrt(p)) and
-their order are those that ``fastembed.postprocess.Muvera`` draws from the same seed, and so are the
-encodings, except that
+Implementations differ. Hyperplanes, projections (dense, +-1 / sqrt(p)), their order and the encodings
+are those of ``fastembed.postprocess.Muvera`` with the same seed, except that
 
 - queries are divided by the number of repetitions, so that inner products estimate MaxSim itself;
-- among several nearest tokens of an empty partition, fastembed takes one of the partition with the
-  lowest number, here as in the authors' C++ code the earliest token counts. (That code numbers the
-  partitions by a Gray code and draws projections with one non-zero per row instead; neither
-  changes the expectation or the variance of an inner product.)
+- if several tokens are nearest to an empty partition, the earliest token is taken, as in the
+  authors' C++ code; fastembed takes one of the partition with the lowest number. (The C++ code also
+  numbers partitions by a Gray code and draws projections with one non-zero per row; neither changes
+  the expectation or the variance of an inner product.)
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ...scores.maxsim import row_ranges
+from ...spectral.kernels.compiled import precise
 from ...tokens import TokenBatch
 
 _TOKENS_AT_ONCE = 4096  # their products with the random matrices take some 15 MB
@@ -42,17 +41,17 @@ class Muvera:
     Parameters
     ----------
     repetitions
-        Number of independent encodings that are put side by side.
+        Number of independent encodings that are concatenated.
     hyperplanes
         The number b of hyperplanes that make 2^b partitions.
     projection_dim
-        The dimension p of a partition's vector, at most that of the tokens; if it is just that,
-        nothing is projected.
+        The dimension p of a partition's vector, at most that of the tokens; if equal, nothing is
+        projected.
     centered
-        Subtract from the tokens of each document, and of each query, their mean. Tokens that share
-        a large common component otherwise all fall into the same few partitions.
+        Whether to subtract the mean token of each document and each query. Tokens with a large
+        common component otherwise all fall into the same few partitions.
     seed
-        Documents and queries must be encoded with the same one.
+        Seed of the random matrices; the same for documents and queries.
 
     Examples
     --------
@@ -110,8 +109,8 @@ class Muvera:
         out = np.zeros(shape, np.float32)
         for begin, end in row_ranges(batch.offsets, _TOKENS_AT_ONCE):
             bounds = batch.offsets[begin : end + 1]
-            # In double precision, so that a token is practically never put on different sides of a
-            # hyperplane for the sake of what it is multiplied together with.
+            # In double precision, so that the side of a hyperplane does not depend on which other
+            # tokens are in the same matrix product.
             tokens = rows[bounds[0] : bounds[-1]].astype(np.float64)
             bounds = bounds - bounds[0]
             if self.centered:
@@ -126,7 +125,7 @@ class Muvera:
 
 @lru_cache(maxsize=8)
 def _random_matrices(settings: Muvera, dim: int) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """Draw the normals of the hyperplanes and the projections, the repetitions side by side.
+    """Draw the normals of the hyperplanes and the projections of all repetitions.
 
     Shapes: (dim, repetitions * hyperplanes) and (dim, repetitions * projection_dim).
     """
@@ -143,7 +142,7 @@ def _random_matrices(settings: Muvera, dim: int) -> tuple[NDArray[np.float64], N
     )
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@precise
 def _gather(sides: Any, projected: Any, offsets: Any, as_documents: bool, out: Any) -> None:
     """Add up the tokens of every item, repetition and partition; finish documents.
 

@@ -1,19 +1,19 @@
-"""Pooling: a document's token vectors replaced by k unit vectors, the means of clusters of them.
+"""Pooling: token vectors are clustered, and the k normalised means replace them.
 
-Pooled documents are scored by MaxSim like any others. The clusters are those of scikit-learn's
-k-means (k-means++ seeding, one start) or of SciPy's Ward linkage on Euclidean distances, cut into
-k. A document of at most k tokens is left as it is.
+Pooled documents are scored by MaxSim. The clusters come from scikit-learn's k-means (k-means++
+seeding, one start) or from SciPy's Ward linkage on Euclidean distances, cut into k. A document with
+at most k tokens is not changed.
 
 PyLate pools by Ward linkage too (``ColBERT.pool_embeddings_hierarchical``), with these differences:
 
-- It is given a factor f and makes ``tokens // f`` clusters, here a budget k is given.
-- It leaves the first tokens of a document (by default one) out and keeps them, here all are pooled.
-- It hands 1 - cosine to the linkage as the distance. For unit vectors that is half of the *squared*
-  Euclidean distance, so its merges are not those that increase the variance least.
-- Its cluster means are not normalised, which makes loose clusters lose against tight ones.
+- PyLate makes ``tokens // f`` clusters for a factor f; here the number k is given.
+- PyLate keeps the first tokens of a document (by default one) as they are; here all are pooled.
+- PyLate passes 1 - cosine to the linkage as the distance. For unit vectors that is half of the
+  *squared* Euclidean distance, so its merges are not those that increase the variance least.
+- PyLate does not normalise the means, so loose clusters score lower than tight ones.
 
-The two coincide, up to the normalisation, when no token is protected, f = tokens / k, and the
-document consists of k groups that are tighter than they are apart.
+Both give the same clusters if no token is protected, f = tokens / k, and the document consists of k
+well-separated groups.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
 from ...spectral.kernels.threads import for_ranges
 from ...spectral.subspace import check_k
-from ...tokens import TokenBatch
+from ...tokens import TokenBatch, offsets_of
 
 _DOCUMENTS_PER_TASK = 8
 
@@ -43,8 +43,8 @@ def pool_ward(documents: TokenBatch, k: int) -> TokenBatch:
     documents
         Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
     k
-        Number of vectors to keep per document. Where merges tie, as those of repeated tokens do,
-        the tree cannot be cut into exactly k clusters and a document gets fewer.
+        Number of vectors to keep per document. Repeated tokens make merges tie; the tree can then
+        not be cut into exactly k clusters, and the document gets fewer.
 
     Returns
     -------
@@ -75,9 +75,9 @@ def pool_kmeans(documents: TokenBatch, k: int, *, seed: int = 0) -> TokenBatch:
     documents
         Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
     k
-        Number of vectors to keep per document; one of fewer distinct tokens gets fewer.
+        Number of vectors to keep per document; a document with fewer distinct tokens gets fewer.
     seed
-        Seeds every document alike, so that its vectors do not depend on those beside it.
+        Seed of every document, so that its vectors do not depend on other documents.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def pool_kmeans(documents: TokenBatch, k: int, *, seed: int = 0) -> TokenBatch:
         return labels
 
     with warnings.catch_warnings():
-        # Raised for documents of fewer than k distinct tokens, which are nothing to warn of.
+        # Documents with fewer than k distinct tokens raise it, and are fine.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return _pool(documents, k, kmeans)
 
@@ -122,7 +122,7 @@ def unit_means(tokens: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     starts = np.unique(labels[order], return_index=True)[1]
     means = np.add.reduceat(tokens[order], starts, axis=0, dtype=np.float64)
     norms = np.linalg.norm(means, axis=1, keepdims=True)
-    # Tokens that cancel have no mean direction: the first of them stands for the cluster.
+    # Tokens that cancel out have no mean direction: the first one represents the cluster.
     means = np.where(norms > 0, means, tokens[order[starts]])
     means /= np.linalg.norm(means, axis=1, keepdims=True)
     return means.astype(tokens.dtype)
@@ -131,11 +131,11 @@ def unit_means(tokens: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
 def _pool(
     documents: TokenBatch, k: int, cluster: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> TokenBatch:
-    """Pool documents of more than k tokens by the clusters that ``cluster`` finds."""
+    """Pool documents with more than k tokens by the clusters that ``cluster`` finds."""
     check_k(k, None)
     items = [tokens.numpy() for tokens in TokenBatch(documents.tokens.cpu(), documents.offsets)]
-    # BLAS and OpenMP threads for matrices this small only get in the way of one another. The
-    # former are limited for the process, the latter by each thread for itself.
+    # Several BLAS or OpenMP threads per small matrix would slow each other down. BLAS threads are
+    # limited for the process, OpenMP threads by each thread for itself.
     threads = ThreadpoolController()
 
     def task(begin: int, end: int) -> None:
@@ -146,6 +146,4 @@ def _pool(
 
     with threads.limit(limits=1, user_api="blas"):
         for_ranges(task, len(items), _DOCUMENTS_PER_TASK)
-    offsets = np.zeros(len(items) + 1, np.int64)
-    np.cumsum([len(item) for item in items], out=offsets[1:])
-    return TokenBatch(torch.from_numpy(np.concatenate(items)), offsets)
+    return TokenBatch(torch.from_numpy(np.concatenate(items)), offsets_of(list(map(len, items))))

@@ -1,4 +1,4 @@
-"""Every number the EigenLI paper prints in a table, to hold one's own measurements against.
+"""Every number that the EigenLI paper prints in a table, to compare measurements with.
 
 ``paper_results.csv`` has one row per printed number; a column that does not apply is empty:
 
@@ -6,11 +6,11 @@
 table      the label of the table in the paper
 model      the token encoder; empty for a mean over models
 dataset    one of the 13 BEIR or 8 ViDoRe-v3 datasets; empty for a mean over datasets
-method     whose number it is: EigenLI, EigenLI-SV, KMeans++, Ward, Full MaxSim or MUVERA
+method     EigenLI, EigenLI-SV, KMeans++, Ward, Full MaxSim or MUVERA
 k          vectors kept of a document
 centered   1 if each text's tokens had their mean subtracted, without renormalisation
 bits       bits per dimension of the product quantizer
-baseline   what ``method`` is compared with
+baseline   the method that ``method`` is compared with
 statistic  empty for a measurement; ``am`` and ``gm``, the arithmetic and geometric mean over
            datasets; ``delta``, centered minus uncentered
 metric     Recall, nDCG, MRR, or Time (of compression)
@@ -62,8 +62,8 @@ ENCODING: dict[str, Any] = {
 }
 """How the paper encodes texts: arguments of ``pylate.models.ColBERT``."""
 
-# The paper's name first, then the names of Hugging Face, BEIR and MTEB for the same thing. MTEB's
-# later versions of a task (".v2", "HardNegatives", "Nano") are other data and must not match.
+# The paper's name, then other names on Hugging Face, in BEIR and in MTEB. MTEB's later versions of
+# a task (".v2", "HardNegatives", "Nano") have other data and must not match.
 MODELS: _Names = {
     "ColBERTv2": ("colbertv2.0",),
     "AnswerAI-ColBERT-small": ("answerai-colbert-small-v1",),
@@ -118,8 +118,7 @@ _NAMES: dict[str, _Names] = {
 class Cell:
     """One number printed in the paper; see the module for what each field means.
 
-    ``decimals`` is how many were printed, so the number rounded lies within
-    ``value ± rounding``.
+    ``decimals`` is the number of decimals printed.
 
     Examples
     --------
@@ -141,11 +140,6 @@ class Cell:
     cutoff: int | None
     value: float
     decimals: int
-
-    @property
-    def rounding(self) -> float:
-        """The most that rounding can have moved the number."""
-        return 0.5 * 10.0**-self.decimals
 
     @property
     def text(self) -> str:
@@ -197,7 +191,7 @@ def select(
 ) -> list[Cell]:
     """Return the numbers that match every argument given, in the order of the paper's tables.
 
-    Names are matched as in `canonical`; an unknown one is a ``ValueError``.
+    Names are matched as in :func:`canonical`; an unknown name raises a ``ValueError``.
 
     Examples
     --------
@@ -240,7 +234,7 @@ def value(
     Raises
     ------
     LookupError
-        If the paper reports none, or several for want of ``k``.
+        If the paper has none, or several with different ``k``.
 
     Examples
     --------
@@ -266,7 +260,7 @@ def value(
         )
     sizes = sorted({cell.k for cell in cells if cell.k is not None})
     if len(sizes) > 1:
-        raise LookupError(f"the paper has {asked} at k={sizes}: say which")
+        raise LookupError(f"the paper has {asked} at k={sizes}: give k")
     return cells[0].value
 
 

@@ -1,0 +1,211 @@
+"""Methods on several collections with several models: one table of nDCG@10 per model.
+
+    cd examples && python -m benchmarks.quality --models NAME=FOLDER... --collections FOLDER... \\
+        [--methods METHOD...] [-k K...] [--metric nDCG@10] --cache FOLDER [--out FOLDER] \\
+        [--ignore-identical-ids [COLLECTION...]]
+
+Rows are methods and columns are collections; the last column is the geometric mean of the ratios to
+full MaxSim, with a 95 % bootstrap interval.
+
+With ``--paper`` and the name of a model in the paper, texts are encoded as in the paper, the methods
+are the paper's, and a second table has our numbers, the paper's, and the differences:
+
+    python -m benchmarks.quality --paper answerai-colbert-small --models answerai=FOLDER \\
+        --collections scifact arguana --cache CACHE --ignore-identical-ids arguana
+
+Token embeddings are computed once and kept in the cache. The cache may also hold embeddings made
+elsewhere, which are used as they are: ``NAME_COLLECTION_docs.npz`` and ``NAME_COLLECTION_queries.npz``, each with the arrays
+``tokens`` (float16), ``offsets`` and ``ids``. Results are kept in OUT and not measured again.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from pylate_eigenli.evaluation import beir, run
+from pylate_eigenli.evaluation.beir import Collection
+from pylate_eigenli.evaluation.bootstrap import geometric_interval
+from pylate_eigenli.evaluation.embeddings import TokenFile
+from pylate_eigenli.evaluation.methods import expand, parse
+from pylate_eigenli.evaluation.paper import results as paper
+from pylate_eigenli.evaluation.report import Report
+from pylate_eigenli.evaluation.run import Result
+from pylate_eigenli.models.text_encoder import load_model
+
+METHODS = [
+    "full",
+    "eigenli",
+    "eigenli:preset=plus",
+    "eigenli-sv-32:preset=plus",
+    "eigenli-sv-32:preset=plus,dtype=binary",
+    "ward",
+    "kmeans",
+    "muvera",
+    "muvera-centered",
+]
+PAPER_METHODS = [
+    "full",
+    "eigenli",
+    "kmeans",
+    "ward",
+    "eigenli-sv-32",
+    "eigenli-sv-32:centering=both",
+    "eigenli-32:centering=both",
+    "muvera",
+    "muvera-centered",
+]
+_IGNORE = "collections with queries that are documents too, such as arguana; without names, all"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Where embeddings and results are kept, and how texts are encoded."""
+
+    cache: Path
+    out: Path
+    encoding: dict[str, object]
+    batch_size: int = 32
+
+
+def load(folder: str, ignored: Sequence[str] | None) -> Collection:
+    """Read a collection. ``ignored``: collections whose queries are documents too; [] for all."""
+    collection = beir.load(folder)
+    same_ids = ignored is not None and (not ignored or collection.name in ignored)
+    return replace(collection, ignore_identical_ids=same_ids)
+
+
+def results_of(
+    name: str,
+    folder: str,
+    collections: Iterable[Collection],
+    methods: Sequence[str],
+    options: Options,
+) -> list[Result]:
+    """Measure methods on collections with one model, which is only loaded if it has to encode."""
+    results: list[Result] = []
+    model = None
+    for collection in collections:
+        paths = [options.cache / f"{name}_{collection.name}_{s}.npz" for s in ("docs", "queries")]
+        if all(path.exists() for path in paths):
+            documents, queries = (
+                partial(_tokens, path, texts)
+                for path, texts in zip(paths, (collection.corpus, collection.queries), strict=True)
+            )
+            key = [f"{path}, {path.stat().st_mtime_ns}" for path in paths]
+            specs = map(parse, methods)
+            results += run.evaluate_once(
+                specs, name, collection, documents, queries, options.out, key=key
+            )
+            continue
+        model = model or load_model(folder, **options.encoding)
+        found = run.evaluate(
+            model,
+            folder,
+            [collection],
+            methods,
+            options.out,
+            cache=options.cache,
+            batch_size=options.batch_size,
+        )
+        results += [replace(result, model=name) for result in found]
+    return results
+
+
+def _tokens(path: Path, texts: Iterable[str]) -> TokenFile:
+    """Return the embeddings of texts by their ids, in the order of the collection."""
+    with np.load(path) as file:
+        tokens, offsets, ids = file["tokens"], file["offsets"], file["ids"]
+    rows = {str(i): row for row, i in enumerate(ids.tolist())}
+    missing = [i for i in texts if i not in rows]
+    if missing:
+        raise ValueError(f"{path} has no embeddings of {missing[0]!r}: remove it, or make it again")
+    wanted = [rows[i] for i in texts]
+    return TokenFile.of([tokens[offsets[row] : offsets[row + 1]] for row in wanted])
+
+
+def table(results: Sequence[Result], metric: str) -> str:
+    """Return the table of one model as Markdown."""
+    by_name = {(result.method, result.data): result for result in results}
+    methods = list(dict.fromkeys(result.method for result in results))
+    names = list(dict.fromkeys(result.data for result in results))
+    model = results[0].model
+    lines = [
+        f"| {metric}, {model} | bytes / document | {' | '.join(names)} | ratio to full MaxSim |",
+        "| --- |" + " ---: |" * (len(names) + 2),
+    ]
+    for method in methods:
+        rows = [by_name[method, name] for name in names]
+        cells = [f"{rows[0].bytes_per_document:,.0f}", *(f"{row[metric]:.4f}" for row in rows)]
+        ratio = ""
+        if ("full", names[0]) in by_name and method != "full":
+            full = [by_name["full", name].per_query[metric] for name in names]
+            gain = geometric_interval([row.per_query[metric] for row in rows], full)
+            ratio = "{:.3f} ({:.3f}, {:.3f})".format(*(1 + bound for bound in gain))
+        lines.append(f"| {method} | {' | '.join(cells)} | {ratio} |")
+    return "\n".join(lines) + "\n"
+
+
+def paper_table(results: Sequence[Result], metric: str) -> str:
+    """Return our numbers, the paper's and the difference, as Markdown."""
+    names = list(dict.fromkeys(result.data for result in results))
+    lines = [
+        f"| {metric}, {results[0].model}: ours / paper / difference | {' | '.join(names)} |",
+        "| --- |" + " ---: |" * len(names),
+    ]
+    rows: dict[str, dict[str, str]] = {}
+    for row in Report(results).rows:
+        ours = row.result[metric]
+        if metric in row.paper:
+            printed = row.paper[metric]
+            cell = f"{ours:.4f} / {printed:.4f} / {ours - printed:+.4f}"
+        else:
+            cell = f"{ours:.4f}"
+        rows.setdefault(row.result.method, {})[row.result.data] = cell
+    for method, cells in rows.items():
+        lines.append(f"| {method} | {' | '.join(cells.get(name, '') for name in names)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    add = parser.add_argument
+    add("--models", nargs="+", required=True, metavar="NAME=FOLDER")
+    add("--collections", nargs="+", required=True, metavar="FOLDER")
+    add("--methods", nargs="+", help="names or families; by default the usual or the paper's")
+    add("-k", type=int, nargs="+", default=[8, 16, 32], help="vectors per document of families")
+    add("--metric", default="nDCG@10", choices=run.COLUMNS)
+    add("--cache", type=Path, required=True, help="folder for token embeddings")
+    add("--out", type=Path, default=Path("quality"), help="folder for results")
+    add("--batch-size", type=int, default=32)
+    add("--ignore-identical-ids", nargs="*", metavar="COLLECTION", help=_IGNORE)
+    add("--paper", metavar="MODEL", help="compare with the paper's numbers of this model")
+    return parser
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measure, and print one table per model."""
+    given = _parser().parse_args(arguments)
+    if given.paper:
+        paper.canonical("model", given.paper)  # refuses a model that the paper does not have
+    methods = expand(given.methods or (PAPER_METHODS if given.paper else METHODS), given.k)
+    for method in methods:
+        parse(method).check()
+    collections = [load(folder, given.ignore_identical_ids) for folder in given.collections]
+    encoding = dict(paper.ENCODING) if given.paper else {}
+    options = Options(given.cache, given.out, encoding, given.batch_size)
+    for model in given.models:
+        name, _, folder = model.rpartition("=")
+        results = results_of(name or Path(folder).name, folder, collections, methods, options)
+        print(table(results, given.metric))
+        if given.paper:
+            print(paper_table([replace(r, model=given.paper) for r in results], given.metric))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""What every retrieval method of the evaluation can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...indexes.exact_search import Hits
+from ...tokens import TokenBatch
+
+__all__ = ["Candidates", "Family", "Hits", "Method", "Spec", "hits_of"]
+
+Candidates = Sequence[NDArray[np.int64]]
+"""For each query the rows of the documents to choose from."""
+
+
+@runtime_checkable
+class Method(Protocol):
+    """Documents in a folder, and a search over them. Documents are numbered in the order added.
+
+    A method whose folder already holds documents continues after them: ``len`` says how many
+    there are.
+    """
+
+    def __len__(self) -> int:
+        """Return the number of documents."""
+
+    def add(self, documents: TokenBatch) -> None:
+        """Add the next documents. All of them are in the folder when the call returns."""
+
+    def finish(self) -> None:
+        """Build what needs all documents. Called after the last ``add``, before any search."""
+
+    def search(
+        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
+    ) -> list[Hits]:
+        """Return the rows and scores of the best k documents per query, best first."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes on disk that a search needs."""
+
+    def close(self) -> None:
+        """Release files and memory."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of method.
+
+    Parameters
+    ----------
+    name
+        The first part of the names of its methods, for instance ``"ward"`` in ``"ward-32"``.
+    open
+        Opens a method in a folder. Called with the folder, ``k`` if ``budgeted``, and the options.
+    budgeted
+        Whether names end in ``-<k>``, the number of vectors to keep per document.
+    options
+        The options a name may have, each with the function that reads its value.
+    is_maxsim
+        Whether scores are MaxSim over the vectors kept.
+    learns
+        Whether building learns from the whole collection, so that a few documents cannot warm it up.
+    """
+
+    name: str
+    open: Callable[..., Method]
+    budgeted: bool = False
+    options: Mapping[str, Callable[[str], Any]] = field(default_factory=dict, hash=False)
+    is_maxsim: bool = False
+    learns: bool = False
+
+    @property
+    def pattern(self) -> str:
+        """How names of this family look, for error messages."""
+        return f"{self.name}-<k>" if self.budgeted else self.name
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A method chosen by its name; see :func:`pylate_eigenli.evaluation.methods.parse`."""
+
+    name: str
+    family: Family
+    k: int | None
+    options: Mapping[str, Any] = field(hash=False)
+
+    def open(self, folder: str | Path) -> Method:
+        """Open the method in a folder, with the documents that are already there."""
+        budget = {} if self.k is None else {"k": self.k}
+        return self.family.open(Path(folder), **budget, **self.options)
+
+    def check(self) -> None:
+        """Raise an error now if an option has a bad value or a library is missing."""
+        with TemporaryDirectory() as folder:
+            self.open(folder).close()
+
+
+def hits_of(results: Sequence[Mapping[str, Any]]) -> Hits:
+    """Return what a PyLate index found for one query, where ids are the numbers of rows."""
+    return Hits(
+        np.array([int(hit["id"]) for hit in results], np.int64),
+        np.array([hit["score"] for hit in results], np.float32),
+    )

@@ -1,0 +1,197 @@
+"""The indexes of this library as methods: what is measured is what users open."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...indexes.ann.faiss import FaissBackend, FaissOptions
+from ...indexes.eigenli import EigenLIIndex
+from ...indexes.export import documents_vectors, queries_vectors
+from ...indexes.single_vector import EigenLISVIndex
+from ...tokens import TokenBatch
+from .base import Candidates, Family, Hits, hits_of
+
+_QUERIES_AT_ONCE = 256  # results are objects of Python before they are arrays
+
+
+class IndexMethod:
+    """An index whose documents have the numbers of their rows as ids.
+
+    Parameters
+    ----------
+    index
+        An ``EigenLIIndex`` or ``EigenLISVIndex``.
+    limit
+        Number of documents a search finds at most, by default as many as are asked for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli.tokens import collect
+    >>> method = IndexMethod(EigenLIIndex(tempfile.mkdtemp(), k=1, show_progress=False))
+    >>> method.add(collect([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]))
+    >>> [hits] = method.search(collect([[[0.6, 0.8]]], names="query"), k=2)
+    >>> hits.rows, hits.scores.round(2)
+    (array([1, 0]), array([0.64, 0.36], dtype=float32))
+    """
+
+    def __init__(self, index: EigenLIIndex | EigenLISVIndex, limit: int | None = None) -> None:
+        self.index = index
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def add(self, documents: TokenBatch) -> None:
+        first = len(self)
+        self.index.add_documents(range(first, first + len(documents)), list(documents))
+
+    def finish(self) -> None:
+        if isinstance(self.index, EigenLISVIndex):
+            self.index.build()
+
+    def search(
+        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
+    ) -> list[Hits]:
+        items = list(queries)
+        found: list[Hits] = []
+        for begin in range(0, len(items), _QUERIES_AT_ONCE):
+            part = slice(begin, begin + _QUERIES_AT_ONCE)
+            subset = None if candidates is None else [rows.tolist() for rows in candidates[part]]
+            results = self.index(items[part], k=min(k, self._limit or k), subset=subset)
+            found += map(hits_of, results)
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        return self.index.nbytes
+
+    def close(self) -> None:
+        self.index.close()
+
+
+class ProductQuantized(IndexMethod):
+    """The vectors of an ``EigenLISVIndex`` in FAISS' IndexPQ, as the paper quantizes them.
+
+    Parameters
+    ----------
+    folder
+        Where the index is.
+    bits
+        Bits per dimension.
+    options
+        Further options of the index.
+    """
+
+    def __init__(self, folder: Path, *, bits: int = 1, **options: Any) -> None:
+        super().__init__(_single_vector_index(folder, dtype="float32", **options))
+        self._bits = bits
+        self._quantized: FaissBackend | None = None
+        self._nbytes = 0
+        FaissBackend(8, 0, FaissOptions(factory=self._factory(8)))  # refuses bad bits at once
+
+    def _factory(self, dim: int) -> str:
+        # "np": without an optimisation for Hamming distances, which takes most of the time.
+        return f"PQ{dim * self._bits // 8}x8np"
+
+    def finish(self) -> None:
+        vectors = np.concatenate([batch for _, batch in documents_vectors(self.index)])
+        n, dim = vectors.shape
+        self._quantized = FaissBackend(dim, n, FaissOptions(factory=self._factory(dim)))
+        self._quantized.train(vectors)
+        self._quantized.add(np.arange(n), vectors)
+        self._nbytes = self._quantized.to_bytes().nbytes
+
+    def search(
+        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
+    ) -> list[Hits]:
+        if candidates is not None:
+            raise ValueError("faiss-pq searches all documents: it cannot rerank candidates")
+        assert self._quantized is not None, "finish() comes before the first search"
+        asked = queries_vectors(list(queries), self.index)
+        labels, scores = self._quantized.search(asked, min(k, len(self)))
+        return [
+            Hits(rows[rows >= 0], values[rows >= 0])
+            for rows, values in zip(labels, scores, strict=True)
+        ]
+
+    @property
+    def nbytes(self) -> int:
+        return self._nbytes
+
+
+def _eigenli(folder: Path, **options: Any) -> IndexMethod:
+    return IndexMethod(EigenLIIndex(str(folder), show_progress=False, **options))
+
+
+def _single_vector_index(folder: Path, **options: Any) -> EigenLISVIndex:
+    return EigenLISVIndex(str(folder), show_progress=False, **options)
+
+
+def _single_vector(
+    folder: Path, *, rerank: Any = "none", n_candidates: int = 100, **options: Any
+) -> IndexMethod:
+    if rerank == "maxsim":
+        options.setdefault("keep_tokens", "int8")
+    if rerank == "eigenli" and "keep_tokens" not in options:
+        options.setdefault("keep_bases", True)
+    of_backend = {name: options.pop(name) for name in _BACKEND_OPTIONS if name in options}
+    index = _single_vector_index(
+        folder,
+        rerank=rerank,
+        n_candidates=n_candidates,
+        backend_options=of_backend or None,
+        **options,
+    )
+    # Asked for more, the index would also look at more candidates than it does in practice.
+    limited = rerank != "none" or index.settings.backend != "exact"
+    return IndexMethod(index, n_candidates if limited else None)
+
+
+def _switch(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"expected true or false, got {text!r}")
+    return text == "true"
+
+
+_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    "dtype": str,
+    "short_documents": str,
+    "preset": str,
+    "filter": str,
+    "centering": str,
+    "idf": float,
+    "background": float,
+}
+_BACKEND_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    "factory": str,
+    "ef_search": int,
+    "nprobe": int,
+    "index_type": str,
+    "quantization": str,
+}
+_SV_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    **_OPTIONS,
+    **_BACKEND_OPTIONS,
+    "backend": str,
+    "uri": str,
+    "rerank": str,
+    "n_candidates": int,
+    "keep_tokens": str,
+    "keep_bases": _switch,
+}
+_PQ_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+    **{name: read for name, read in _OPTIONS.items() if name != "dtype"},
+    "k": int,
+    "bits": int,
+}
+
+FAMILIES = (
+    Family("eigenli", _eigenli, budgeted=True, options=_OPTIONS),
+    Family("eigenli-sv", _single_vector, budgeted=True, options=_SV_OPTIONS),
+    Family("faiss-pq", ProductQuantized, options=_PQ_OPTIONS, learns=True),
+)
