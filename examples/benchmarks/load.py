@@ -39,7 +39,7 @@ _WRITERS_SHARE = 0.1
 
 @dataclass(frozen=True)
 class Report:
-    """What happened, and how long searches took as their clients saw it."""
+    """Counts of answers, changes and errors, and the latency that clients saw."""
 
     seconds: float
     clients: int
@@ -54,7 +54,7 @@ class Report:
 
 @dataclass(frozen=True)
 class _Found:
-    """An answer: the query's number, the state it is from, and the ids and scores found."""
+    """An answer: the query's number, its generation, and the ids and scores found."""
 
     query: int
     generation: int
@@ -63,7 +63,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Change:
-    """A change: the state it made, and the documents that came or went."""
+    """A change: the generation it made, and the documents added or removed."""
 
     generation: int
     ids: list[int]
@@ -71,7 +71,7 @@ class _Change:
 
 
 class _Log:
-    """What all clients have seen."""
+    """Everything that all clients have seen."""
 
     def __init__(self) -> None:
         self.found: list[_Found] = []

@@ -1,4 +1,4 @@
-"""How much memory this process has taken."""
+"""The peak memory of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def peak_megabytes() -> float:
     """Return the peak memory of this process."""
     status = Path("/proc/self/status")
     if status.exists():
-        # Unlike what getrusage says, this does not include the peak of the parent process.
+        # Unlike getrusage, this does not include the peak of the parent process.
         lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
         return int(lines["VmHWM"].split()[0]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -32,7 +32,7 @@ _MEASURES = ("build_seconds", "bytes", "build_megabytes", "search_megabytes", "m
 
 @dataclass(frozen=True)
 class Task:
-    """What to measure: so many documents of so many tokens, kept with this precision."""
+    """What to measure: the number of documents, their tokens, and the precision of the index."""
 
     documents: int
     dtype: str
@@ -45,19 +45,19 @@ class Task:
 
 @dataclass(frozen=True)
 class Row:
-    """What was measured.
+    """The measurements of a task.
 
     Parameters
     ----------
     documents, dtype
         Of the task.
     build_seconds
-        Time to compress and store all documents, without the time to make them up.
+        Time to compress and store all documents, without the time to generate them.
     bytes
         Size of the index on disk.
     build_megabytes, search_megabytes
-        Peak memory after building and after searching; the latter includes what the system has
-        mapped of the index's files and can take back at any time.
+        Peak memory after building and after searching; the latter includes mapped files of the
+        index, which the system can release at any time.
     ms_per_query
         Median over queries, one at a time.
     """
@@ -72,7 +72,7 @@ class Row:
 
 
 class _Stream:
-    """Synthetic documents, made when they are asked for; counts the seconds that this takes."""
+    """Synthetic documents, generated on demand; counts the seconds that this takes."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -127,7 +127,7 @@ def measure(task: Task) -> Row:
 
 
 def exponents(rows: Sequence[Row]) -> dict[str, float]:
-    """Return, for every measure, the power of the number of documents that fits it best.
+    """Return, for every measure, the best-fitting exponent of the number of documents.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def exponents(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """Lay out rows, and below those of one precision its exponents if there are several sizes."""
+    """Return the table, with the exponents of each precision if there are several sizes."""
     result = Table(
         title="EigenLISVIndex, exact backend",
         caption="Exponents are those of the time to build, of all bytes, of memory, and per query.",

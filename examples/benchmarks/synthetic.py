@@ -25,7 +25,7 @@ def documents(n: int, tokens: int, d: int = 128, seed: int = 0) -> Tensor:
     spread = torch.sqrt(rank**-0.7 * torch.exp(-rank * 128 / d / 28))
     common = torch.nn.functional.normalize(torch.randn(d, generator=generator), dim=0)
     result = torch.empty(n, tokens, d)
-    # A rotation per document would cost more than all the rest: a Gaussian matrix is nearly one.
+    # A Gaussian matrix is nearly a rotation, and much cheaper to draw for every document.
     for begin in range(0, n, 256):
         end = min(begin + 256, n)
         axes = torch.randn(end - begin, d, d, generator=generator) / np.sqrt(d)
