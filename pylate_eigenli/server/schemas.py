@@ -131,6 +131,7 @@ class Info(BaseModel):
     """What the index holds and how it was made."""
 
     kind: str
+    holds: Literal["texts", "pages"] = Field(description="What the documents are.")
     documents: int
     dim: int | None
     bytes: int
