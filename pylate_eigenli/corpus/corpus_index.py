@@ -17,8 +17,8 @@ from typing_extensions import Self
 
 from ..errors import IndexLockedError, UnknownDocumentError
 from ..indexes import databases
-from ..indexes.open_index import holds_index, is_served, open_index
-from ..models.encoder import Advance, Encoder, ignore, is_gone
+from ..indexes.open_index import holds_index, open_index
+from ..models.encoder import Advance, Encoder, fingerprint_of, ignore, is_gone
 from ..scores.explanation import explain_found, spectrum
 from ..storage import DocumentId, Store
 from .catalogue import ALWAYS, Catalogue, Document
@@ -75,9 +75,9 @@ class CorpusIndex(ABC):
                 self.catalogue.set_aside(transaction.base.generation)
             recover(path)
         # The files are empty now; only a database still has to be emptied.
-        self.index = open_index(path, override=override and is_served(settings), **settings)
-        backend = getattr(self.index.settings, "backend", None)
-        self._in_database = is_served({"backend": backend})
+        in_database = settings.get("backend") in databases.NAMES
+        self.index = open_index(path, override=override and in_database, **settings)
+        self._in_database = getattr(self.index.settings, "backend", None) in databases.NAMES
         # An embedded database is not made for threads.
         self._turn: AbstractContextManager[Any] = (
             threading.RLock() if self._in_database else nullcontext()
@@ -423,4 +423,12 @@ def verify(path: str | Path) -> list[str]:
     if damage:  # then nothing can be said about its documents
         return [*damage, *Catalogue(path).damage()]
     snapshot = store.snapshot
-    return Catalogue(path).damage(snapshot, snapshot.generation)
+    catalogue = Catalogue(path)
+    damage = catalogue.damage(snapshot, snapshot.generation)
+    if damage:
+        return damage
+    about = catalogue.about
+    recorded, now = about.get("fingerprint"), fingerprint_of(about.get("model", ""))
+    if recorded and now and recorded != now:
+        return [f"the model {about['model']} has changed since it encoded the documents"]
+    return []

@@ -7,7 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ..indexes.open_index import is_served, open_index
+from ..indexes import databases
+from ..indexes.open_index import open_index
 from ..models.encoder import Encoder
 from ..models.text_encoder import TextEncoder
 from .catalogue import Document
@@ -85,7 +86,7 @@ def rehearse(
     """
     with TemporaryDirectory() as scratch:
         open_index(Path(scratch) / "empty", **settings).close()
-        if is_served(settings):
+        if settings.get("backend") in databases.NAMES:
             instead = dict.fromkeys(("backend", "backend_options", "uri", "token"))
             settings = {**settings, **instead}
         with TextIndex(Path(scratch) / "index", model=model, **settings) as index:

@@ -105,8 +105,8 @@ class LazyEncoder(ABC, Generic[ModelT]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of the model's files: small ones whole, of large ones the size and both ends."""
-        return folder_fingerprint(_folder_of(self.name))
+        """See :func:`fingerprint_of`."""
+        return fingerprint_of(self.name)
 
 
 def is_gone(name: str) -> bool:
@@ -114,33 +114,23 @@ def is_gone(name: str) -> bool:
     return Path(name).is_absolute() and not Path(name).is_dir()
 
 
-def _folder_of(name: str) -> Path | None:
-    """Return the folder of a model on this machine, None if it was not downloaded."""
-    if Path(name).is_dir():
-        return Path(name)
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
+def fingerprint_of(name: str) -> str:
+    """Return a string that changes with the files of a model; empty if they are not here.
 
-    try:
-        file = try_to_load_from_cache(name, "config.json")
-    except HFValidationError:
-        return None
-    return Path(file).parent if isinstance(file, str) else None
-
-
-def folder_fingerprint(folder: Path | None) -> str:
-    """Return a hash of the names, sizes and contents of the files of a model.
+    It is the commit of a model of the Hub. Of a folder it is a hash of the names, sizes and
+    contents of its files; of large files, only both ends are read.
 
     Examples
     --------
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "config.json").write_text("{}")
-    >>> folder_fingerprint(folder), folder_fingerprint(None)
+    >>> fingerprint_of(str(folder)), fingerprint_of("nobody/has-such-a-model")
     ('555dc36908b373a3', '')
     """
-    if folder is None:
-        return ""
+    folder = Path(name)
+    if not name or not folder.is_dir():
+        return _commit_of(name)
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         size = path.stat().st_size
@@ -150,3 +140,15 @@ def folder_fingerprint(folder: Path | None) -> str:
             file.seek(max(_HASHED_BYTES, size - _HASHED_BYTES))
             digest.update(file.read())
     return digest.hexdigest()[:16]
+
+
+def _commit_of(name: str) -> str:
+    """Return the commit of a model that was downloaded from the Hub; empty if none was."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        file = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        return ""
+    return Path(file).parent.name if isinstance(file, str) else ""

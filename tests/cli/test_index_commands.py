@@ -231,6 +231,23 @@ class TestIndex:
             assert line.startswith("error: ")
             assert str(name) in line
 
+    def test_files_that_have_changed_are_read_again_and_no_others(
+        self, tmp_path: Path, tiny_model: Path
+    ) -> None:
+        folder, index = tmp_path / "notes", tmp_path / "index"
+        folder.mkdir()
+        for name in ("a.txt", "b.txt", "c.txt"):
+            (folder / name).write_text("the sea is water. " * 10)
+        command = ["index", index, folder, "--model", tiny_model, "--directions", 4]
+        made = report(*command)["documents"]
+        (folder / "a.txt").write_text("a leaf")
+        (folder / "b.txt").write_text("")
+        again = report(*command)
+        assert (again["added"], again["skipped"]) == (1, made // 3)
+        assert again["documents"] == 1 + made // 3
+        assert Catalogue(index).get(["a.txt#1"])["a.txt#1"].text == "a leaf"
+        assert report("verify", index)["damage"] == []
+
 
 class TestSearch:
     def test_titles_snippets_and_contributions_are_shown(self, index: Path) -> None:

@@ -419,6 +419,17 @@ class TestVerify:
         (line,) = verify(index.path)
         assert str(path) in line
 
+    def test_names_a_model_that_has_changed(self, tmp_path, tiny_model):
+        model = tmp_path / "model"
+        shutil.copytree(tiny_model, model)
+        with TextIndex(tmp_path / "index", model=str(model), k=4) as index:
+            index.add(DOCUMENTS)
+        assert verify(tmp_path / "index") == []
+        (model / "config.json").write_text((model / "config.json").read_text() + " ")
+        assert verify(tmp_path / "index") == [
+            f"the model {model} has changed since it encoded the documents"
+        ]
+
     def test_documents_that_came_without_texts_are_sound(self, index):
         index.add([Document("vectors only")], [np.eye(8)])
         index.compact()
