@@ -14,15 +14,17 @@ import pylate_eigenli
 
 # Modules whose classes the README names.
 MODULES = (
-    "corpus.page_index", "corpus.pages", "corpus.sources", "corpus.text_index", "corpus.text_store",
+    "corpus.catalogue", "corpus.hits", "corpus.page_index", "corpus.pages", "corpus.passages",
+    "corpus.sources", "corpus.text_index", "corpus.updating",
     "evaluation.baselines", "evaluation.beir", "evaluation.bootstrap", "evaluation.mteb_search",
     "evaluation.run", "evaluation.tuning", "indexes.eigenli", "indexes.single_vector",
-    "models.text_encoder", "models.vision", "scores.explanation", "scores.training", "server.app",
-    "server.batching", "server.limits", "server.service", "spectral.analysis", "spectral.filters",
-    "spectral.subspace", "storage", "vectors.projection",
+    "models.encoder", "models.text_encoder", "models.vision", "models.vision_encoder",
+    "scores.explanation", "scores.training", "server.app", "server.batching", "server.limits",
+    "server.service", "spectral.analysis", "spectral.filters", "spectral.subspace", "storage",
+    "vectors.projection",
 )  # fmt: skip
 # The other classes of these modules are internal.
-NAMED = {"corpus.page_index": ("PageHit", "PageIndex"), "corpus.pages": ("Page", "PageReader")}
+NAMED = {"corpus.page_index": ("PageIndex",), "corpus.pages": ("Page", "PageReader")}
 
 
 def public_classes():

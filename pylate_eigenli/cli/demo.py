@@ -21,7 +21,7 @@ from .errors import Debug, one_line_errors
 from .options import Json
 
 if TYPE_CHECKING:
-    from ..models.text_encoder import Advance
+    from ..models.encoder import Advance
 
 QUESTIONS = (
     "how do I compress a file?",
@@ -120,8 +120,8 @@ def _run(
 ) -> Experiment:
     """Read, encode, index, answer the questions, and compare methods on known items."""
     with stage("Starting PyLate", None):
+        from ..corpus.catalogue import Document
         from ..corpus.text_index import TextIndex
-        from ..corpus.text_store import TextDocument
         from ..evaluation.embeddings import TokenFile
         from ..evaluation.known_items import known_item_collection, known_items
         from ..evaluation.methods import parse
@@ -155,8 +155,7 @@ def _run(
         stage("Indexing with EigenLI", None),
         TextIndex(path, model=encoder, override=True, k=k) as index,
     ):
-        # The index encodes the last document itself: only then does it record the model.
-        index.add([TextDocument(d.id, d.body, title=d.id) for d in corpus], [*whole[:-1], None])
+        index.add_encoded([Document(d.id, d.body, title=d.id) for d in corpus], whole)
         found = index.search(questions, _HITS)
     summaries = {document.id: document.summary for document in corpus}
     answers = [

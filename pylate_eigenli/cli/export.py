@@ -1,4 +1,4 @@
-"""``eigenli export``: the vectors of an index as a file, or moved to a vector database."""
+"""``eigenli export``: the vectors of an index, to a file or to a vector database."""
 
 from __future__ import annotations
 
@@ -36,32 +36,35 @@ def export(
     uri: Annotated[
         str | None,
         typer.Option(
-            help="The file to write, or the address of the server: https://host:port, or a path "
+            help="The file to write, or the address of the database: https://host:port, or a path "
             "for an embedded database. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
         ),
     ] = None,
     dtype: Annotated[Number, typer.Option(help="Type of the numbers in a file.")] = Number.float32,
-    store: Annotated[
-        str | None,
-        typer.Option(help="Refuse a file of vectors too long for this engine, say pgvector."),
-    ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder of the index that searches the server; by default beside INDEX."),
+        typer.Option(
+            help="Folder of the index that searches the database; by default beside INDEX."
+        ),
     ] = None,
     options: Annotated[
         str | None,
-        typer.Option(metavar="JSON", help='Options of the server, as {"index_type": "HNSW"}.'),
+        typer.Option(
+            metavar="JSON", help='Options of the database, such as {"index_type": "HNSW"}.'
+        ),
     ] = None,
     only_missing: Annotated[
-        bool, typer.Option("--only-missing", help="Send only what the server does not hold yet.")
+        bool,
+        typer.Option(
+            "--only-missing", help="Send only documents that the database does not hold yet."
+        ),
     ] = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Export an index without encoding anything again, to a file or to a vector database."""
+    """Export the vectors of an index to a file or to a vector database."""
     with one_line_errors(debug):
-        from ..corpus.text_index import TextIndex
+        from ..corpus.page_index import open_corpus
         from ..indexes.open_index import open_index
 
         if to is Target.parquet or to is Target.npy:
@@ -75,7 +78,6 @@ def export(
                 uri,
                 format=to.value,
                 dtype=dtype.value,
-                store=store,
                 show_progress=not as_json,
             )
             report = {"documents": len(opened), "file": uri}
@@ -84,7 +86,7 @@ def export(
         from ..indexes.databases.move import move
 
         target = out or index.with_name(f"{index.name}-{to.value}")
-        source = TextIndex(existing(index))
+        source = open_corpus(existing(index))
         moved = move(
             source.index,
             to.value,
@@ -95,7 +97,7 @@ def export(
             only_missing=only_missing,
         )
         with source, moved:
-            source.copy_texts(target)
+            source.copy_catalogue(target)
             report = {"documents": len(moved), "index": str(target)}
             told = f"{counted(len(moved))}; search with the index in {target}."
             typer.echo(json.dumps(report) if as_json else told)

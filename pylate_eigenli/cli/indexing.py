@@ -21,13 +21,12 @@ from rich.progress import (
 )
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, Model, counted, existing
+from .options import Directions, IndexPath, Json, Model, counted, existing
+from .pages import update_pages
 
 if TYPE_CHECKING:
     from ..corpus.sources import Source
     from ..corpus.text_index import TextIndex
-    from ..corpus.text_store import TextDocument
-    from ..storage import DocumentId
 
 SUBSPACES = "subspaces"
 
@@ -37,12 +36,12 @@ SourceName = Annotated[
         metavar="SOURCE",
         help="JSON lines, a BEIR folder, a folder of .txt, .md, .html and .pdf files, or - "
         "for JSON lines from stdin. The passages of a file are named by its path within the "
-        "folder: in another folder, a file of the same name is taken for the same document.",
+        "folder: a file of the same name in another folder counts as the same document.",
         show_default=False,
     ),
 ]
 BatchSize = Annotated[
-    int, typer.Option(min=1, help="Documents per commit: what an interruption loses at most.")
+    int, typer.Option(min=1, help="Documents per commit; an interruption loses fewer than that.")
 ]
 
 
@@ -62,9 +61,7 @@ def index(
     index: IndexPath,
     source: SourceName,
     model: Model = None,
-    k: Annotated[
-        int | None, typer.Option(min=1, help="Directions kept per document.  [default: 32]")
-    ] = None,
+    directions: Directions = None,
     preset: Annotated[
         str | None,
         typer.Option(help="paper (the default), or plus: soft subspaces with spectral idf."),
@@ -103,24 +100,25 @@ def index(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Index documents. Those the index already holds are skipped: run it again to go on."""
+    """Index documents. Unchanged ones are skipped: run it again after an interruption."""
     with one_line_errors(debug), _bars() as bars:
+        from ..corpus.passages import Cutter
         from ..corpus.sources import open_source
         from ..corpus.text_index import TextIndex, rehearse
         from ..models.text_encoder import TextEncoder
 
         opened = open_source(source)
         settings = _settings(backend, keep_tokens, uri)
-        settings |= {"k": k, "preset": preset, "dtype": dtype}
+        settings |= {"k": directions, "preset": preset, "dtype": dtype}
         if model is None and (override or _is_empty(index)):
             with bars.task("Making the default model"):
                 model = model_or_error()
         encoder = None if model is None else TextEncoder(model)
         if override and encoder is not None:
-            # What fails must fail before the old documents are gone.
+            # Find errors before the old documents are gone.
             with bars.task("Loading the model"):
                 encoder.load()
-            opened, first = opened.peeked(encoder.document_length)
+            opened, first = opened.peeked(Cutter(encoder.tokenizer, encoder.document_length))
             rehearse(settings, first[:1], encoder)
         texts = TextIndex(index, model=encoder, override=override, **settings)
         _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
@@ -134,38 +132,41 @@ def add(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Add documents to an index. One whose id it already holds is replaced."""
+    """Add documents or pages to an index. Those that it already holds are replaced."""
     with one_line_errors(debug), _bars() as bars:
-        from ..corpus.sources import open_source
-        from ..corpus.text_index import TextIndex
+        from ..corpus.page_index import PageIndex, open_corpus
 
-        opened = open_source(source)
-        texts = TextIndex(existing(index), model=model)
-        _fill(texts, opened, batch_size, bars, replace=True, as_json=as_json)
+        corpus = open_corpus(existing(index), model)
+        if isinstance(corpus, PageIndex):
+            from ..corpus.pages import PageReader
+
+            with corpus:
+                update_pages(corpus, PageReader(source), replace=True, as_json=as_json)
+            return
+        from ..corpus.sources import open_source
+
+        _fill(corpus, open_source(source), batch_size, bars, replace=True, as_json=as_json)
 
 
 def _is_empty(index: Path) -> bool:
     """Return whether an index is still to be made, so that any model can be chosen for it."""
-    from ..corpus.text_index import TextIndex
+    from ..corpus.page_index import open_corpus
     from ..indexes.open_index import holds_index
 
     if not holds_index(index):
         return True
-    with TextIndex(index) as made:
+    with open_corpus(index) as made:
         return made.model is None and not len(made)
 
 
 def model_or_error() -> str:
-    """Return the default model; say how to do without where it cannot be made."""
+    """Return the default model; an error names the option that replaces it."""
     from ..models.default import default_model
 
     try:
         return default_model()
     except ImportError as error:
-        raise ImportError(
-            "name a model with --model, or install the default one: "
-            'pip install "pylate-eigenli[demo]"'
-        ) from error
+        raise ImportError(f"name a model with --model; {error}") from error
 
 
 def _settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> dict[str, Any]:
@@ -187,20 +188,29 @@ def _settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> 
 def _fill(
     texts: TextIndex, source: Source, batch_size: int, bars: _Bars, *, replace: bool, as_json: bool
 ) -> None:
+    from ..corpus.updating import update
+
     begin = time.perf_counter()
     with texts:
         with bars.task("Loading the model"):
             texts.encoder.load()
         try:
-            added, skipped = _stream(texts, source, batch_size, bars, replace=replace)
+            with bars.task("Indexing", source.total) as progress:
+                done = update(
+                    texts,
+                    source.parts(texts.cut),
+                    commit_size=batch_size,
+                    replace=replace,
+                    progress=progress,
+                )
         except KeyboardInterrupt:
             hint = f"the index holds {counted(len(texts))}; run the command again to go on"
             typer.echo(f"interrupted: {hint}", err=True)
             raise typer.Exit(130) from None
         report = Report(
             str(texts.path),
-            added,
-            skipped,
+            done.added,
+            done.unchanged,
             source.unreadable,
             len(texts),
             round(time.perf_counter() - begin, 3),
@@ -211,54 +221,11 @@ def _fill(
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:
-        already = f" ({skipped:,} were there already)" if skipped else ""
+        already = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
         typer.echo(
-            f"Added {counted(added)}{already} in {report.seconds:.1f} s; "
+            f"Added {counted(done.added)}{already} in {report.seconds:.1f} s; "
             f"{report.index} now holds {report.documents:,}."
         )
-
-
-def _stream(
-    texts: TextIndex, source: Source, batch_size: int, bars: _Bars, *, replace: bool
-) -> tuple[int, int]:
-    """Add documents batch by batch, each in one commit; return how many, and how many were not."""
-    added = skipped = parts_in_batch = 0
-    gone: list[DocumentId] = []
-    waiting: dict[DocumentId, TextDocument] = {}
-    with bars.task("Indexing", source.total) as advance:
-
-        def flush() -> None:
-            nonlocal added, skipped, parts_in_batch
-            chosen = list(waiting.values())
-            if not replace:
-                new = set(texts.missing(waiting))
-                chosen = [document for document in chosen if document.id in new]
-                skipped += len(waiting) - len(chosen)
-            if chosen:
-                share = parts_in_batch / len(chosen)
-                added += texts.add(chosen, advance=lambda n: advance(n * share, documents=n))
-            else:
-                advance(parts_in_batch)
-            waiting.clear()
-            parts_in_batch = 0
-
-        for part in source.parts(texts.encoder.document_length):
-            for document in part.documents:
-                if not replace and document.id in waiting:
-                    skipped += 1
-                    continue
-                waiting[document.id] = document
-                if len(waiting) >= batch_size:
-                    flush()
-            parts_in_batch += 1
-            if replace and part.file is not None:
-                # A file that has become shorter leaves no passages of its past.
-                now = {document.id for document in part.documents}
-                gone += [passage for passage in texts.passages(part.file) if passage not in now]
-        flush()
-        if gone:
-            texts.remove(gone)
-    return added, skipped
 
 
 class _Bars:
@@ -286,11 +253,11 @@ class _Bars:
 
     @contextmanager
     def task(self, description: str, total: int | None = None) -> Iterator[Any]:
-        """Show a task while the block runs; yields what to call with progress made."""
+        """Show a task while the block runs; yields a function that takes progress."""
         bar = self._progress.add_task(description, total=total, rate="")
         begin, done = time.perf_counter(), 0
 
-        def advance(parts: float, documents: int = 0) -> None:
+        def advance(parts: int, documents: int) -> None:
             nonlocal done
             done += documents
             rate = done / max(time.perf_counter() - begin, 1e-9)

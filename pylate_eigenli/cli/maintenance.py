@@ -1,4 +1,4 @@
-"""``eigenli info``, ``remove``, ``verify`` and ``compact``: the care of an index."""
+"""``eigenli info``, ``remove``, ``verify`` and ``compact``: maintenance of an index."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, counted, existing
 
 if TYPE_CHECKING:
-    from ..corpus.text_index import TextIndex
+    from ..corpus.corpus_index import CorpusIndex
     from ..storage import DocumentId
 
 
 def info(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Show what an index holds and how it was made."""
     with one_line_errors(debug):
-        from ..corpus.text_index import TextIndex
+        from ..corpus.page_index import open_corpus
 
-        with TextIndex(existing(index)) as texts:
-            about = texts.about()
+        with open_corpus(existing(index)) as corpus:
+            about = corpus.about()
         if as_json:
             typer.echo(json.dumps(about))
             return
@@ -46,7 +46,7 @@ def remove(
         list[str],
         typer.Argument(
             metavar="ID...",
-            help="Documents; the name of a file stands for all its passages.",
+            help="Documents; the name of a file stands for all its passages or pages.",
             show_default=False,
         ),
     ],
@@ -55,36 +55,35 @@ def remove(
 ) -> None:
     """Remove documents. If one is unknown, none is removed."""
     with one_line_errors(debug):
-        from ..corpus.text_index import TextIndex
+        from ..corpus.page_index import open_corpus
 
-        with TextIndex(existing(index)) as texts:
-            ids = list(dict.fromkeys(_meant(texts, documents_ids)))
-            texts.remove(ids)
-            left = len(texts)
+        with open_corpus(existing(index)) as corpus:
+            ids = list(dict.fromkeys(_meant(corpus, documents_ids)))
+            corpus.remove(ids)
+            left = len(corpus)
         if as_json:
             typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
         else:
             typer.echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
 
 
-def _meant(texts: TextIndex, names: Iterable[str]) -> Iterator[DocumentId]:
-    """Yield the ids that names on a command line stand for."""
+def _meant(corpus: CorpusIndex, names: Iterable[str]) -> Iterator[DocumentId]:
+    """Yield the ids that names on the command line stand for."""
     for name in names:
-        if name not in texts.index and (passages := texts.passages(name)):
-            yield from passages
-        elif name not in texts.index and name.lstrip("-").isdecimal():
+        if name not in corpus.index and (parts := corpus.of_file(name)):
+            yield from parts
+        elif name not in corpus.index and name.lstrip("-").isdecimal():
             yield int(name)
         else:
             yield name
 
 
 def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
-    """Check every checksum of an index; exit code 1 if anything is damaged."""
+    """Check every file of an index, and that texts and documents agree; exit code 1 if damaged."""
     with one_line_errors(debug):
-        from ..corpus.text_store import TextStore
-        from ..storage import Store
+        from ..corpus.corpus_index import verify as verify_files
 
-        damage = [*Store(existing(index)).verify(), *TextStore(index).damage()]
+        damage = verify_files(existing(index))
         if as_json:
             typer.echo(json.dumps({"index": str(index), "damage": damage}))
         else:
@@ -99,12 +98,12 @@ def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> Non
 def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Give the space of removed and replaced documents back to the disk."""
     with one_line_errors(debug):
-        from ..corpus.text_index import TextIndex
+        from ..corpus.page_index import open_corpus
 
-        with TextIndex(existing(index)) as texts:
-            before = texts.index.nbytes
-            texts.compact()
-            after = texts.index.nbytes
+        with open_corpus(existing(index)) as corpus:
+            before = corpus.index.nbytes
+            corpus.compact()
+            after = corpus.index.nbytes
         if as_json:
             report = {"index": str(index), "bytes_before": before, "bytes_after": after}
             typer.echo(json.dumps(report))

@@ -11,11 +11,22 @@ IndexPath = Annotated[
     Path, typer.Argument(metavar="INDEX", help="Folder of the index.", show_default=False)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Top = Annotated[int, typer.Option("-n", "--top", min=1, help="Number of results to show.")]
+Directions = Annotated[
+    int | None,
+    typer.Option(
+        "-k",
+        "--directions",
+        min=1,
+        help="Directions kept per document, the k of its subspace.  [default: 32]",
+        show_default=False,
+    ),
+]
 Model = Annotated[
     str | None,
     typer.Option(
         metavar="NAME_OR_PATH",
-        help="PyLate model; by default the one the index was made with.",
+        help="Name or path of a model; by default the one the index was made with.",
         show_default=False,
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -13,10 +13,12 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import Json
+from .options import Directions, Json, Top
 
 if TYPE_CHECKING:
-    from ..corpus.page_index import PageHit
+    from ..corpus.hits import Hit
+    from ..corpus.page_index import PageIndex
+    from ..corpus.pages import PageReader
 
 app = typer.Typer(
     help="Search PDFs and page images with a vision model.",
@@ -33,7 +35,8 @@ Attention = Annotated[
     str | None, typer.Option("--attention", help="sdpa, flash_attention_2 or eager.")
 ]
 TrustRemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run the code that the model brings, if any.")
+    bool,
+    typer.Option("--trust-remote-code", help="Run the code that the checkpoint brings, if any."),
 ]
 
 
@@ -42,20 +45,18 @@ def index(
     folder: Annotated[Path, typer.Argument(help="Folder of PDFs and images, or one file.")],
     model: Annotated[
         str,
-        typer.Option(metavar="NAME_OR_PATH", help="ColQwen3, ColPali or another of their kind."),
+        typer.Option(metavar="NAME_OR_PATH", help="A vision model, such as ColQwen3 or ColPali."),
     ],
     index_folder: Annotated[
         Path | None,
-        typer.Option("--index", help="Where to keep the index; by default FOLDER.pages."),
+        typer.Option("--index", help="Folder of the index; by default FOLDER.pages."),
     ] = None,
-    k: Annotated[
-        int | None, typer.Option("-k", "--k", min=1, help="Directions kept of a page: 32.")
-    ] = None,
-    dpi: Annotated[float, typer.Option(min=1, help="Resolution to render PDFs in.")] = 144,
+    directions: Directions = None,
+    dpi: Annotated[float, typer.Option(min=1, help="Resolution of rendered PDFs.")] = 144,
     pages: Annotated[
         str | None, typer.Option(help="Only these pages of every document, like 1-3,8,12-.")
     ] = None,
-    batch_size: Annotated[int, typer.Option(min=1, help="Pages to embed at a time.")] = 4,
+    batch_size: Annotated[int, typer.Option(min=1, help="Pages to encode at a time.")] = 4,
     max_visual_tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of a page, at most.")
     ] = None,
@@ -66,52 +67,67 @@ def index(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Index the pages of a folder; run it again to add what is new and go on where it stopped."""
+    """Index the pages of a folder; run it again to add new and changed files."""
     with one_line_errors(debug):
         from ..corpus.page_index import PageIndex
         from ..corpus.pages import PageReader, parse_page_ranges
-        from ..models.vision import VisionColBERT
+        from ..models.vision_encoder import VisionEncoder
 
         wanted = None if pages is None else parse_page_ranges(pages)
         reader = PageReader(folder, dpi=dpi, pages=wanted)
         if not reader.documents:
             raise ValueError(f"there is no PDF or image in {folder}")
         source = folder.resolve()
-        index_folder = index_folder or source.with_name(source.name + ".pages")
-        page_index = PageIndex(index_folder, k=k)
-        encoder = VisionColBERT(
+        encoder = VisionEncoder(
             model,
+            batch_size=batch_size,
             dtype=dtype,
             device_map=device,
             attn_implementation=attention,
             max_visual_tokens=max_visual_tokens,
             trust_remote_code=trust_remote_code,
         )
-        update = page_index.update(reader, encoder, batch_size)
-        if as_json:
-            report = {
-                "index": str(index_folder),
-                "pages": len(page_index),
-                **asdict(update),
-                "skipped": {skipped.id: skipped.reason for skipped in reader.skipped},
-            }
-            typer.echo(json.dumps(report))
-            return
-        typer.echo(
-            f"{index_folder}: {len(page_index):,} pages, {update.added:,} of them new; "
-            f"{update.removed:,} removed"
-        )
-        if reader.skipped:
-            typer.echo(f"skipped {len(reader.skipped)}:", err=True)
-            for skipped in reader.skipped:
-                typer.echo(f"  {skipped.id}: {skipped.reason}", err=True)
+        path = index_folder or source.with_name(source.name + ".pages")
+        with PageIndex(path, model=encoder, k=directions) as corpus:
+            update_pages(corpus, reader, batch_size=batch_size, as_json=as_json)
+
+
+def update_pages(
+    corpus: PageIndex,
+    reader: PageReader,
+    *,
+    as_json: bool,
+    batch_size: int = 4,
+    replace: bool = False,
+) -> None:
+    """Bring an index of pages up to date with files, and report what was done."""
+    update = corpus.update(reader, batch_size=batch_size, replace=replace)
+    if as_json:
+        report = {
+            "index": str(corpus.path),
+            "documents": len(corpus),
+            **asdict(update),
+            "skipped": {skipped.id: skipped.reason for skipped in reader.skipped},
+        }
+        typer.echo(json.dumps(report))
+        return
+    typer.echo(
+        f"{corpus.path}: {len(corpus):,} pages, {update.added:,} of them new; "
+        f"{update.removed:,} removed"
+    )
+    if reader.skipped:
+        typer.echo(f"skipped {len(reader.skipped)}:", err=True)
+        for skipped in reader.skipped:
+            typer.echo(f"  {skipped.id}: {skipped.reason}", err=True)
 
 
 @app.command()
 def search(
-    index_folder: Annotated[Path, typer.Argument(metavar="INDEX", help="What pages index made.")],
+    index_folder: Annotated[
+        Path, typer.Argument(metavar="INDEX", help="Folder of an index of pages.")
+    ],
     question: Annotated[str, typer.Argument(help="What to look for.")],
-    top: Annotated[int, typer.Option("-n", "--top", min=1, help="Pages to show.")] = 10,
+    top: Top = 10,
     thumbnails: Annotated[
         Path | None,
         typer.Option(metavar="OUT.html", help="Write the pages found to a contact sheet."),
@@ -126,41 +142,51 @@ def search(
     trust_remote_code: TrustRemoteCode = False,
     debug: Debug = False,
 ) -> None:
-    """Find the pages that answer a question, with the model they were indexed with."""
+    """Find the pages that answer a question, and show them on a contact sheet."""
     with one_line_errors(debug):
+        from ..corpus.catalogue import Catalogue
         from ..corpus.page_index import PageIndex
-        from ..models.vision import VisionColBERT
+        from ..models.vision_encoder import VisionEncoder
 
-        page_index = PageIndex(index_folder)
-        encoder = VisionColBERT(
-            page_index.model_name_or_path,
+        model = Catalogue(index_folder).about.get("model")
+        if model is None:
+            raise FileNotFoundError(f"there is no index of pages in {index_folder}")
+        encoder = VisionEncoder(
+            model,
             dtype=dtype,
             device_map=device,
             attn_implementation=attention,
             trust_remote_code=trust_remote_code,
         )
-        hits = page_index.search(encoder, question, k=top)
+        with PageIndex(index_folder, model=encoder) as corpus:
+            (answer,) = corpus.search([question], top)
+            folder = corpus.folder
         if as_json:
-            typer.echo(json.dumps([asdict(hit) for hit in hits], indent=2))
+            typer.echo(json.dumps([_as_dict(hit) for hit in answer.hits], indent=2))
         else:
-            Console(highlight=False).print(_table(hits))
+            Console(highlight=False).print(_table(answer.hits))
         if thumbnails is not None or open_sheet:
-            _write_sheet(question, hits, page_index.folder, thumbnails, open_sheet)
+            _write_sheet(question, answer.hits, folder, thumbnails, open_sheet)
 
 
-def _table(hits: list[PageHit]) -> Table:
+def _as_dict(hit: Hit) -> dict[str, Any]:
+    return {"document": hit.file or hit.id, "page": hit.page, "score": hit.score}
+
+
+def _table(hits: list[Hit]) -> Table:
     table = Table("document")
     for heading in ("page", "score"):
         table.add_column(heading, justify="right")
     for hit in hits:
         # Text, because names may hold brackets that rich would take for markup.
         page = "" if hit.page is None else str(hit.page)
-        table.add_row(Text(hit.document, overflow="fold"), page, f"{hit.score:.3f}")
+        name = Text(hit.file or str(hit.id), overflow="fold")
+        table.add_row(name, page, f"{hit.score:.3f}")
     return table
 
 
 def _write_sheet(
-    question: str, hits: list[PageHit], folder: Path, path: Path | None, show: bool
+    question: str, hits: list[Hit], folder: Path, path: Path | None, show: bool
 ) -> None:
     import tempfile
     import webbrowser

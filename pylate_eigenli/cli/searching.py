@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, Model, existing
+from .options import IndexPath, Json, Model, Top, existing
 
 if TYPE_CHECKING:
     from ..corpus.hits import Answer
@@ -29,32 +29,32 @@ def search(
             metavar="[QUERY]...", help="What to look for; without it, queries are asked for."
         ),
     ] = None,
-    k: Annotated[int, typer.Option("-k", "--k", min=1, help="Documents to show.")] = 5,
+    top: Top = 5,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show what each token of the query contributes.")
     ] = False,
     rerank: Annotated[
         str | None,
-        typer.Option(help="Of an index of single vectors: none, eigenli or maxsim."),
+        typer.Option(help="How an index of single vectors re-ranks: none, eigenli or maxsim."),
     ] = None,
     model: Model = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Search an index by text."""
+    """Search an index of texts or of pages."""
     with one_line_errors(debug):
-        from ..corpus.text_index import TextIndex
+        from ..corpus.page_index import open_corpus
 
         console = Console(highlight=False)
-        with TextIndex(existing(index), model=model) as texts:
+        with open_corpus(existing(index), model) as corpus:
             if queries and not all(query.strip() for query in queries):
                 raise ValueError("a query is empty")
             with Console(stderr=True).status("Loading the model"):
-                texts.warm_up()
+                corpus.warm_up()
             for query in queries or _asked(prompt=not as_json):
-                texts.index.refresh()  # a prompt may stay open while others change the index
+                corpus.index.refresh()  # a prompt may stay open while others change the index
                 begin = time.perf_counter()
-                (answer,) = texts.search([query], k, explain=explain, rerank=rerank)
+                (answer,) = corpus.search([query], top, explain=explain, rerank=rerank)
                 milliseconds = (time.perf_counter() - begin) * 1e3
                 if as_json:
                     typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))

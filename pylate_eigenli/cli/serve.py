@@ -40,18 +40,17 @@ def serve(
 ) -> None:
     """Serve an index over HTTP, with a page to search it in."""
     with one_line_errors(debug):
-        try:
-            import uvicorn
+        from ..errors import require
 
-            from ..server.app import create_app
-        except ImportError as error:
-            raise ImportError('the server needs `pip install "pylate-eigenli[serve]"`') from error
+        require("fastapi", "serve", "the server")
+        uvicorn = require("uvicorn", "serve", "the server")
+        from ..server.app import create_app
         from ..server.service import Service
 
         existing(index)
         local = host in _LOOPBACK
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # First of all: loading a model takes long, and a port that is taken is known at once.
+        # Before anything else: loading a model takes long, and a port in use is known at once.
         with _listening(host, port, family) as listening:
             service = Service(index, model)
             with Console(stderr=True).status("Loading the model"):
@@ -76,7 +75,7 @@ def serve(
             config = uvicorn.Config(
                 app,
                 log_level="warning",
-                # Longer than clients keep idle connections, or one is closed as it is used again.
+                # Longer than clients keep idle connections, or the server would close one in use.
                 timeout_keep_alive=60,
                 timeout_graceful_shutdown=30,
             )

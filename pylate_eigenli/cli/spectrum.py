@@ -15,6 +15,7 @@ from .indexing import SourceName, model_or_error
 from .options import Json, Model
 
 if TYPE_CHECKING:
+    from ..corpus.passages import Cut
     from ..corpus.sources import Source
     from ..spectral.analysis import Analysis
 
@@ -32,13 +33,14 @@ def spectrum(
 ) -> None:
     """Compute the spectra of documents and recommend a k and a filter."""
     with one_line_errors(debug):
+        from ..corpus.passages import Cutter
         from ..corpus.sources import open_source
         from ..models.text_encoder import TextEncoder, encode
         from ..spectral.analysis import analyze
 
         opened = open_source(source)
         encoder = TextEncoder(model or model_or_error())
-        texts = _sample(opened, encoder.document_length, sample)
+        texts = _sample(opened, Cutter(encoder.tokenizer, encoder.document_length), sample)
         found = analyze(encode(encoder, texts), sample=sample)
         if as_json:
             typer.echo(json.dumps(_values(found)))
@@ -51,12 +53,11 @@ def spectrum(
             found.plot(plot)
 
 
-def _sample(source: Source, document_length: int, n: int) -> list[str]:
+def _sample(source: Source, cut: Cut, n: int) -> list[str]:
     """Return the texts of at most n random documents."""
     from ..spectral.sampling import sample_items
 
-    parts = source.parts(document_length)
-    texts = (document.whole for part in parts for document in part.documents)
+    texts = (document.whole for part in source.parts(cut) for document in part.documents)
     if drawn := sample_items(texts, n, seed=0):
         return drawn
     raise ValueError("the source has no documents")

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .page_index import PageHit
+from .hits import Hit
 from .pages import open_document
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ small {{ color: #666; }}
 """
 
 
-def contact_sheet(question: str, hits: Iterable[PageHit], folder: Path) -> str:
+def contact_sheet(question: str, hits: Iterable[Hit], folder: Path) -> str:
     """Return the HTML of a contact sheet.
 
     Parameters
@@ -52,17 +52,18 @@ def contact_sheet(question: str, hits: Iterable[PageHit], folder: Path) -> str:
     hits
         Pages in the order to show them.
     folder
-        The folder they are in. A page that is not there any more gets a note in place of its
-        picture.
+        The folder of the pages. A page that is no longer there gets a note instead of a picture.
     """
     items = "\n".join(_item(hit, folder) for hit in hits)
     return _TEMPLATE.format(question=escape(question), width=_WIDTH, items=items)
 
 
-def _item(hit: PageHit, folder: Path) -> str:
-    name = hit.document if hit.page is None else f"{hit.document}, page {hit.page}"
+def _item(hit: Hit, folder: Path) -> str:
+    name = hit.title or str(hit.id)
     try:
-        with open_document(folder / hit.document, _DPI) as file:
+        if hit.file is None:
+            raise ValueError("it is not a page of the folder")
+        with open_document(folder / hit.file, _DPI) as file:
             source = _data_url(file.render(hit.page))
         picture = f'<img src="{source}" alt="{escape(name)}">'
     except Exception as error:  # whatever has happened to the file: the other hits are shown

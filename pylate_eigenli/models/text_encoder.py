@@ -1,43 +1,25 @@
-"""From texts to token embeddings, with any PyLate model."""
+"""TextEncoder: any PyLate model as an encoder of texts."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .encoder import Advance, LazyEncoder, ignore
+
 if TYPE_CHECKING:
     from pylate import models
+    from tokenizers import Tokenizer
 
 _SECONDS_FOR_HUB = 10.0
 _CHUNK = 32  # texts encoded between two signs of progress; what PyLate encodes at a time anyway
-
-Advance = Callable[[int], None]
-"""Told how many more texts are encoded."""
-
-
-class EncodedQuery(NamedTuple):
-    """A query's tokens as strings and their embeddings. Shape: (tokens, d), float32.
-
-    Examples
-    --------
-    >>> EncodedQuery(["red", "apple"], np.eye(2, 8, dtype=np.float32)).embeddings.shape
-    (2, 8)
-    """
-
-    tokens: list[str]
-    embeddings: NDArray[np.float32]
-
-
-def ignore(_: int) -> None:
-    """Take no notice of progress."""
 
 
 def load_model(name_or_path: str, **options: Any) -> models.ColBERT:
@@ -46,8 +28,8 @@ def load_model(name_or_path: str, **options: Any) -> models.ColBERT:
     Parameters
     ----------
     name_or_path
-        A folder, or a name on the Hub. Where the Hub cannot be reached, what was downloaded
-        before is used.
+        A folder, or a name on the Hub. If the Hub cannot be reached, the files that were
+        downloaded before are used.
     options
         Further arguments of ``pylate.models.ColBERT``.
     """
@@ -68,10 +50,10 @@ def load_model(name_or_path: str, **options: Any) -> models.ColBERT:
 
 
 def _is_on_hub(name: str) -> bool:
-    """Return whether a model is on the Hub; False if that cannot be reached.
+    """Return whether a model is on the Hub; False if the Hub cannot be reached.
 
-    Asked once, because the libraries ask for every file of a model many times over, for more than
-    a minute, before they give up.
+    The Hub is asked once, because the libraries retry every file of a model for more than a
+    minute before they give up.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import (
@@ -150,8 +132,8 @@ def quiet_transformers() -> Iterator[None]:
             reports.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-class TextEncoder:
-    """A PyLate model, loaded at its first use, that threads can share.
+class TextEncoder(LazyEncoder["models.ColBERT"]):
+    """A PyLate model as an :class:`pylate_eigenli.models.encoder.Encoder` of texts.
 
     Parameters
     ----------
@@ -165,58 +147,54 @@ class TextEncoder:
     'lightonai/GTE-ModernColBERT-v1'
     """
 
-    def __init__(self, name: str) -> None:
-        # The path of a folder, so that it means the same wherever the process is.
-        self.name = str(Path(name).resolve()) if Path(name).is_dir() else name
-        # A fast tokenizer fails if two threads use it at once.
-        self._in_use = threading.RLock()
-
-    @cached_property
-    def _model(self) -> models.ColBERT:
+    def _load(self) -> models.ColBERT:
         return load_model(self.name)
 
     @property
-    def is_gone(self) -> bool:
-        """Whether the model was a folder that is no longer there."""
-        return Path(self.name).is_absolute() and not Path(self.name).is_dir()
-
-    def load(self) -> None:
-        """Load the model now rather than at its first use."""
-        with self._in_use:
-            self._model  # noqa: B018
-
-    @property
     def document_length(self) -> int:
-        """Number of tokens of a document that the model looks at."""
+        """Number of tokens that the model reads of a document, special tokens not counted."""
         with self._in_use:
-            length: int = self._model.document_length  # type: ignore[assignment]
-            return length
+            model: Any = self._model
+            # PyLate puts a token before each document that marks it as one.
+            return int(model.document_length - model.tokenizer.num_special_tokens_to_add() - 1)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """A copy of the model's tokenizer that cuts nothing off."""
+        from tokenizers import Tokenizer
+
+        with self._in_use:
+            copy = Tokenizer.from_str(self._model.tokenizer.backend_tokenizer.to_str())
+        copy.no_truncation()
+        copy.no_padding()
+        return copy
 
     def encode(self, texts: list[str], **options: Any) -> Any:
         """Call the model's own ``encode``, one thread at a time."""
         with self._in_use:
             return self._model.encode(texts, **options)
 
-    def documents(
-        self, texts: Sequence[str], advance: Advance = ignore
+    def encode_documents(
+        self, documents: Sequence[str], advance: Advance = ignore
     ) -> list[NDArray[np.float32]]:
         """Encode documents. Shape of each: (tokens, d), float32."""
         # Chunk by chunk, so that a long list of documents does not keep queries waiting.
-        return encode(self, texts, advance=advance)
+        return encode(self, documents, advance=advance)
 
-    def queries(self, texts: Sequence[str]) -> list[EncodedQuery]:
-        """Encode queries, and say which token each row of their embeddings belongs to."""
-        if not texts:
+    def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Encode queries. Shape of each: (tokens, d), float32."""
+        return encode(self, queries, is_query=True)
+
+    def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
+        """Return the token that each row of a query's embeddings belongs to."""
+        if not queries:
             return []
-        encoded = self.encode(
-            list(texts), is_query=True, show_progress_bar=False, output_value=None
-        )
-        columns = zip(
-            encoded["input_ids"], encoded["token_embeddings"], encoded["masks"], strict=True
-        )
         with self._in_use:
-            names = self._model.tokenizer.convert_ids_to_tokens
-            return [
-                EncodedQuery(names(ids[kept].tolist()), embeddings[kept])
-                for ids, embeddings, kept in columns
-            ]
+            model: Any = self._model
+            features = model.tokenize(list(queries), is_query=True)
+            kept = features["attention_mask"].bool()
+            if model.do_query_expansion:  # then mask tokens count as well
+                kept = kept | True
+            names = model.tokenizer.convert_ids_to_tokens
+            rows = zip(features["input_ids"], kept, strict=True)
+            return [names(ids[mask].tolist()) for ids, mask in rows]

@@ -185,16 +185,24 @@ class VisionColBERT:
         -------
         For each text its unit vectors, without those of padding. Shape: (tokens, d), float32.
         """
+        return self._encode(queries, self._prepare_queries, batch_size, show_progress_bar, "query")
+
+    def query_tokens(self, queries: Iterable[str]) -> list[list[str]]:
+        """Return the token that each row of a query's embeddings belongs to."""
+        features = [self._prepare_queries([query]) for query in queries]
+        names = self.processor.tokenizer.convert_ids_to_tokens
+        return [
+            names(feature["input_ids"][0][feature["attention_mask"][0].bool()].tolist())
+            for feature in features
+        ]
+
+    def _prepare_queries(self, queries: list[str]) -> Any:
+        for query in queries:
+            if not isinstance(query, str):
+                raise TypeError(f"queries must be texts, got {type(query).__name__}")
         # Models that bring their own code have the second one only.
         process = getattr(self.processor, "process_queries", None) or self.processor.process_texts
-
-        def prepare(batch: list[str]) -> Any:
-            for query in batch:
-                if not isinstance(query, str):
-                    raise TypeError(f"queries must be texts, got {type(query).__name__}")
-            return process(batch)
-
-        return self._encode(queries, prepare, batch_size, show_progress_bar, "query")
+        return process(queries)
 
     @torch.inference_mode()
     def _encode(

@@ -13,11 +13,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-EXTRA = 'pip install "pylate-eigenli[vision]"'
+from ..errors import require
+
+VISION = ("vision", "reading pages and images")
+"""The extra that brings the libraries, and what needs them."""
 _ENGINE = "colpali_engine.models"
 
 
@@ -88,10 +90,10 @@ def load(
     name
         Of the hub, or the path of a folder.
 
-    The others are those of :class:`pylate_eigenli.vision.VisionColBERT`.
+    The others are those of :class:`pylate_eigenli.models.vision.VisionColBERT`.
     """
     for library in ("PIL", "torchvision"):
-        require(library)
+        require(library, *VISION)
     from transformers import PreTrainedConfig
 
     base = _base_of_adapter(name, revision)
@@ -134,15 +136,6 @@ def load(
     return model.eval(), processor
 
 
-def require(library: str) -> Any:
-    """Return a library of the ``vision`` extra."""
-    try:
-        return import_module(library)
-    except ImportError as error:
-        package = library.partition(".")[0]
-        raise ImportError(f"pages and images need {package}: {EXTRA}") from error
-
-
 def _base_of_adapter(name: str, revision: str | None) -> str | None:
     """Return the model that a LoRA adapter is to be added to, None for a whole model."""
     from transformers.utils.peft_utils import find_adapter_config_file
@@ -159,7 +152,7 @@ def _with_adapter(model: Any, name: str, revision: str | None) -> Any:
     By PEFT rather than transformers, whose version 5.3 leaves weights of adapters out whose names
     it does not recognise, and only logs that.
     """
-    peft = require("peft")
+    peft = require("peft", *VISION)
     config = peft.PeftConfig.from_pretrained(name, revision=revision)
     adapted = peft.PeftModel(model, config, autocast_adapter_dtype=False)
     result = adapted.load_adapter(
@@ -180,7 +173,7 @@ def _load_model(
     family: Family, name: str, config: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Any, Any]:
     """Return the model and transformers' report of what was in the checkpoint."""
-    model_class = getattr(require(family.library), family.model)
+    model_class = getattr(require(family.library, *VISION), family.model)
     if family.renamed:
         fields = {key: config[key] for key in config if key not in ("model_type", "auto_map")}
         renaming = {
@@ -195,7 +188,7 @@ def _load_model(
 def _load_processor(
     family: Family, name: str, revision: str | None, max_visual_tokens: int | None
 ) -> Any:
-    processor_class = getattr(require(family.library), family.processor)
+    processor_class = getattr(require(family.library, *VISION), family.processor)
     processor = processor_class.from_pretrained(name, revision=revision)
     if family.query_prefix is not None:
         processor.query_prefix = family.query_prefix

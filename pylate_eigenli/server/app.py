@@ -73,13 +73,13 @@ def create_app(
     service
         The index; closed when the application shuts down.
     token
-        Bearer token that all requests but those for the page and for ``/health`` must bring; None
-        for no such thing. Printable ASCII, because that is what headers carry.
+        Bearer token that every request must bring, except for the page and ``/health``; by default
+        none. It must be printable ASCII, because that is what headers carry.
     allowed_hosts
-        Host names under which the server may be addressed. A server for this machine only should
-        name them, or web pages could reach it under a name of their own.
+        Host names that requests may address. A server for this machine only should name them;
+        otherwise a web page could reach it under a host name of its own.
     max_body_bytes
-        Size of a request's body, at most.
+        Largest body of a request.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def create_app(
     ['/documents', '/health', '/info', '/search', '/spectrum']
     """
     if token is not None and not _is_token(token):
-        raise ValueError("the token must be of printable ASCII characters, and not be empty")
+        raise ValueError("the token must consist of printable ASCII characters, at least one")
     searching, changing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
     search_batched = Batcher(service.search, searching)
     change: Batcher[Callable[[], ChangeResponse], ChangeResponse] = Batcher(
@@ -104,7 +104,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        # What has begun is finished: a commit is never cut off.
+        # Changes that have begun are finished: a commit is never cut off.
         changing.shutdown(wait=True)
         searching.shutdown(wait=True)
         service.close()
@@ -140,12 +140,12 @@ def create_app(
 
     @app.get("/health")
     async def health() -> Health:
-        """Say that the server is up."""
+        """Check that the server is up."""
         return Health()
 
     @app.get("/info", **guarded)
     async def info() -> Info:
-        """Say what the index holds and how it was made."""
+        """Return what the index holds and how it was made."""
         return await asyncio.get_running_loop().run_in_executor(searching, service.info)
 
     @app.post("/search", **with_body)
@@ -155,7 +155,7 @@ def create_app(
 
     @app.post("/spectrum", **with_body)
     def spectrum(request: SpectrumRequest) -> SpectrumResponse:
-        """Return the spectra of documents, without those whose tokens are not at hand."""
+        """Return the spectra of those documents whose tokens are kept or can be encoded again."""
         return service.spectra(request.ids)
 
     @app.post("/documents", **with_body)
@@ -172,10 +172,10 @@ def create_app(
 
 
 def _sent_as_json(request: Request) -> None:
-    """Refuse a body that is not announced as JSON.
+    """Refuse a body whose content type is not JSON.
 
-    It is what curl -d sends, and what any web page may send to a server on this machine: some
-    versions of FastAPI read it all the same.
+    Any web page may send such a body to a server on this machine, and some versions of FastAPI
+    would read it as JSON.
     """
     kind = request.headers.get("content-type", "").partition(";")[0]
     if kind.strip().lower() != "application/json":
@@ -183,7 +183,7 @@ def _sent_as_json(request: Request) -> None:
 
 
 def _is_token(token: str) -> bool:
-    # What surrounds it is lost on the way, and of other letters nobody knows the bytes.
+    # Headers lose surrounding spaces, and have no fixed encoding for other characters.
     return token.isascii() and token.isprintable() and bool(token) and token == token.strip()
 
 
@@ -194,7 +194,7 @@ def _authorised(token: str) -> Any:
         credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     ) -> None:
         given = "" if credentials is None else credentials.credentials
-        # In constant time, so that nobody can guess it letter by letter.
+        # In constant time, so that the token cannot be guessed letter by letter.
         if not secrets.compare_digest(given.encode(), token.encode()):
             raise HTTPException(401, "a valid token is needed", {"WWW-Authenticate": "Bearer"})
 
@@ -202,7 +202,7 @@ def _authorised(token: str) -> Any:
 
 
 def _report_errors(app: FastAPI) -> None:
-    """Answer with one line that names the culprit."""
+    """Answer errors with one line that names the cause."""
 
     async def problem(_: Request, error: Exception) -> JSONResponse:
         status = next(code for kind, code in _STATUS.items() if isinstance(error, kind))

@@ -1,4 +1,8 @@
-"""Concurrent requests answered together: while one batch is being answered, the next one gathers."""
+"""Batching: requests that arrive while a batch is answered form the next batch.
+
+The library ``batched`` does less: it polls every few milliseconds, has no limit on waiting
+requests, and one bad request fails its whole batch.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class OverloadedError(RuntimeError):
-    """More requests are waiting than will ever be answered in time.
+    """Too many requests are waiting.
 
     Examples
     --------
@@ -30,9 +34,9 @@ class OverloadedError(RuntimeError):
 
 
 class Batcher(Generic[Request, Answer]):
-    """Hands requests that arrive while others are being answered to one call.
+    """Answers requests in batches: those that arrive during one batch form the next.
 
-    Nobody waits for a batch to fill: a request that finds no other at work is answered at once.
+    No request waits for a batch to fill: if none is being answered, it is answered at once.
 
     Parameters
     ----------
@@ -90,7 +94,7 @@ class Batcher(Generic[Request, Answer]):
         while self._waiting:
             n = min(len(self._waiting), self._max_batch)
             batch = [self._waiting.popleft() for _ in range(n)]
-            # Whoever has hung up need not be answered.
+            # Clients that have hung up need no answer.
             batch = [(request, future) for request, future in batch if not future.done()]
             if batch:
                 await self._answer_batch(batch)

@@ -1,4 +1,4 @@
-"""A limit on the size of requests, before anything is made of them."""
+"""A limit on the size of requests, checked before they are parsed."""
 
 from __future__ import annotations
 

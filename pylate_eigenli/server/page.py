@@ -1,4 +1,4 @@
-"""Pages without outside references, and the policy that holds them to that; the one at ``/``."""
+"""The page at ``/``, and the content security policy of all pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def page() -> HTMLResponse:
 
 
 def confined(html: str) -> HTMLResponse:
-    """Return a page whose own scripts and styles are the only ones a browser may use for it.
+    """Return a page with a policy that lets a browser use only its own scripts and styles.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""The page at ``/docs``: the API on one page, made of its OpenAPI description.
+"""The page at ``/docs``: the API on one page, made from its OpenAPI description.
 
-FastAPI's own page loads its script from elsewhere: it stays blank where there is no internet, and
-would let that script act with the reader's token.
+FastAPI's own page loads Swagger UI from a CDN. Swagger UI hosted here (fastapi-offline) would be
+1.5 MB of foreign script beside the reader's token, and it needs ``unsafe-inline`` in the content
+security policy (swagger-api/swagger-ui#5817, #10655), which the pages of this server do not allow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes over the wire, and how much of it."""
+"""Requests and answers of the API, with their limits."""
 
 from __future__ import annotations
 
@@ -59,17 +59,19 @@ class HitOut(BaseModel):
 class AnswerOut(BaseModel):
     """The documents found for one query, best first."""
 
-    tokens: list[str] | None = Field(None, description="Of a query given as a text.")
+    tokens: list[str] | None = Field(
+        None, description="The tokens of a query that was given as a text."
+    )
     hits: list[HitOut]
 
 
 class SearchResponse(BaseModel):
-    """The answers to all queries of a request, from one state of the index."""
+    """The answers to all queries of a request, from one generation of the index."""
 
     results: list[AnswerOut]
     method: str
-    milliseconds: float = Field(description="To encode, search and explain, of the whole batch.")
-    generation: int = Field(description="The state of the index that all results come from.")
+    milliseconds: float = Field(description="Time to encode, search and explain the whole batch.")
+    generation: int = Field(description="The generation of the index that all results come from.")
     documents: int
 
 
@@ -103,7 +105,7 @@ class RemoveRequest(_Strict):
 class ChangeResponse(BaseModel):
     """The index after a change."""
 
-    generation: int = Field(description="The first state of the index that shows the change.")
+    generation: int = Field(description="The first generation of the index that shows the change.")
     documents: int
 
 
@@ -131,6 +133,7 @@ class Info(BaseModel):
     """What the index holds and how it was made."""
 
     kind: str
+    holds: Literal["texts", "pages"] = Field(description="What the documents are.")
     documents: int
     dim: int | None
     bytes: int

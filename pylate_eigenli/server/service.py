@@ -1,4 +1,4 @@
-"""What the server does, without HTTP: searches in batches, changes one after the other."""
+"""The server without HTTP: searches in batches, changes one after the other."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..corpus.catalogue import Document
 from ..corpus.hits import Answer
-from ..corpus.text_index import TextIndex
-from ..corpus.text_store import TextDocument
-from ..indexes.single_vector import EigenLISVIndex
+from ..corpus.page_index import open_corpus
 from .schemas import (
     AnswerOut,
     ChangeResponse,
@@ -24,10 +23,10 @@ from .schemas import (
 
 
 class Service:
-    """An index opened twice, for searching and for changing.
+    """An index opened twice, once for searching and once for changing.
 
-    The one that searches moves on to the newest state only between batches, so that a request is
-    answered from one state however many steps that takes. Call :meth:`search` and :meth:`info`
+    The view that searches moves on to the newest generation only between batches, so that each
+    request is answered from one generation, however many steps that takes. Call :meth:`search` and :meth:`info`
     from one thread, :meth:`add` and :meth:`remove` from one other thread, :meth:`spectra` from
     any.
 
@@ -36,14 +35,15 @@ class Service:
     path
         The folder of an index.
     model
-        Name or path of a PyLate model; by default the one the index was made with.
+        Name or path of a model; by default the one the index was made with.
 
     Examples
     --------
     >>> import tempfile
+    >>> from pylate_eigenli.corpus.text_index import TextIndex
     >>> folder = tempfile.mkdtemp()
     >>> with TextIndex(folder, k=2) as index:
-    ...     index.add([TextDocument("apple", "Apples are red.")], [[[1.0, 0.0, 0.0]]])
+    ...     index.add([Document("apple", "Apples are red.")], [[[1.0, 0.0, 0.0]]])
     1
     >>> service = Service(folder)
     >>> service.add([DocumentIn(id="pear", text="Pears.", embeddings=[[0.0, 1.0, 0.0]])]).documents
@@ -55,7 +55,7 @@ class Service:
     """
 
     def __init__(self, path: str | Path, model: str | None = None) -> None:
-        self._writer = TextIndex(path, model=model)
+        self._writer = open_corpus(path, model)
         self._reader = self._writer.reopened()
 
     def warm_up(self) -> None:
@@ -64,12 +64,12 @@ class Service:
             self._reader.warm_up()
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         self._reader.close()
         self._writer.close()
 
     def search(self, requests: Sequence[SearchRequest]) -> list[SearchResponse]:
-        """Answer requests, those with the same options in one search, from one state."""
+        """Answer requests, those with the same options in one search, from one generation."""
         self._reader.index.refresh()
         groups: dict[object, list[int]] = {}
         for i, request in enumerate(requests):
@@ -114,7 +114,7 @@ class Service:
     def add(self, documents: Sequence[DocumentIn]) -> ChangeResponse:
         """Add or replace documents in one step."""
         self._writer.add(
-            [TextDocument(document.id, document.text, document.title) for document in documents],
+            [Document(document.id, document.text, document.title) for document in documents],
             [document.embeddings for document in documents],
         )
         return self._changed()
@@ -128,7 +128,7 @@ class Service:
         return ChangeResponse(generation=self._writer.index.generation, documents=len(self._writer))
 
     def spectra(self, documents_ids: Sequence[str | int]) -> SpectrumResponse:
-        """Return the spectra of those documents whose tokens are kept or can be made again."""
+        """Return the spectra of those documents whose tokens are kept or can be encoded again."""
         spectra = self._reader.spectra(documents_ids)
         return SpectrumResponse(
             k=self._reader.index.settings.k,
@@ -144,12 +144,12 @@ class Service:
     def _method(self, rerank: str | None) -> str:
         index = self._reader.index
         kept = f"k={index.settings.k}, {index.settings.dtype}"
-        if not isinstance(index, EigenLISVIndex):
+        backend = getattr(index.settings, "backend", None)
+        if backend is None:
             return f"EigenLI, {kept}, exact search"
-        backend = index.settings.backend
         how = "exact search" if backend == "exact" else backend
         method = f"EigenLI single vectors, {kept}, {how}"
-        final = rerank or index.rerank
+        final = rerank or getattr(index, "rerank", "none")
         return method if final == "none" else f"{method}, re-ranked by {final}"
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
-from pylate_eigenli.corpus.text_store import TextStore
+from pylate_eigenli.corpus.catalogue import Catalogue
 from pylate_eigenli.storage import Store
 
 COLOURS, THINGS = ["red", "green", "blue", "yellow"], ["apple", "grass", "sky", "sea", "sun"]
@@ -46,7 +46,7 @@ def corpus(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def index(tmp_path: Path, corpus: Path, tiny_model: Path) -> Path:
-    made = report("index", tmp_path / "index", corpus, "--model", tiny_model, "--k", 4)
+    made = report("index", tmp_path / "index", corpus, "--model", tiny_model, "--directions", 4)
     assert (made["added"], made["skipped"], made["documents"]) == (20, 0, 20)
     return tmp_path / "index"
 
@@ -60,13 +60,13 @@ class TestIndex:
     def test_override_starts_again_but_not_for_a_source_that_is_not_there(
         self, index: Path, tmp_path: Path, tiny_model: Path
     ) -> None:
-        options = ["--override", "--model", tiny_model, "--backend", "exact", "--k", 2]
+        options = ["--override", "--model", tiny_model, "--backend", "exact", "--directions", 2]
         error = run("index", index, tmp_path / "absent", *options, code=1).stderr
         assert error.splitlines()[-1] == f"error: {tmp_path / 'absent'} does not exist"
         assert report("info", index)["documents"] == 20
         run("index", index, "-", *options, stdin='{"id": 1, "text": "sea"}')
         assert report("info", index)["documents"] == 1
-        assert TextStore(index).get(["d1", 1]).keys() == {1}
+        assert Catalogue(index).get(["d1", 1]).keys() == {1}
         error = run("index", index, "-", "--backend", "subspaces", code=1, stdin="").stderr
         assert error.endswith("holds an index of single vectors, not of subspaces\n")
 
@@ -74,7 +74,7 @@ class TestIndex:
         ("options", "line", "message"),
         [
             (["--model", "nobody/has-such-a-model"], "", "nobody/has-such-a-model"),
-            (["--k", 1000], "", "1000"),
+            (["--directions", 1000], "", "1000"),
             (["--dtype", "float7"], "", "float7"),
             ([], "{\n", "line 1"),
             ([], "\n", "no documents"),
@@ -94,7 +94,7 @@ class TestIndex:
         self, index: Path, corpus: Path, tiny_model: Path
     ) -> None:
         (index / "texts.sqlite").write_bytes(b"not a database, by any means" * 100)
-        options = ["--override", "--model", tiny_model, "--k", 4]
+        options = ["--override", "--model", tiny_model, "--directions", 4]
         assert report("index", index, corpus, *options)["added"] == 20
         assert report("verify", index)["damage"] == []
 
@@ -115,18 +115,18 @@ class TestIndex:
     ) -> None:
         pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
         folder = tmp_path / "served"
-        options = ["--backend", backend, "--model", tiny_model, "--k", 4]
+        options = ["--backend", backend, "--model", tiny_model, "--directions", 4]
         assert report("index", folder, corpus, *options)["added"] == 20
         again = report("index", folder, corpus)
         assert (again["added"], again["skipped"]) == (0, 20)
-        found = report("search", folder, TEXTS[3], "-k", 20, "--explain")["hits"]
+        found = report("search", folder, TEXTS[3], "--top", 20, "--explain")["hits"]
         assert {hit["id"]: hit["snippet"] for hit in found} == {
             f"d{i}": text for i, text in enumerate(TEXTS)
         }
         assert report("add", folder, "-", stdin='{"id": "d3", "text": "a leaf"}')["documents"] == 20
         assert report("remove", folder, "d0", "d1")["documents"] == 18
         assert "a leaf" in {
-            hit["snippet"] for hit in report("search", folder, "a", "-k", 18)["hits"]
+            hit["snippet"] for hit in report("search", folder, "a", "--top", 18)["hits"]
         }
         assert report("index", folder, corpus, "--override", *options)["documents"] == 20
 
@@ -138,20 +138,29 @@ class TestIndex:
         run("remove", index, "d0")
         assert report("export", index, "--to", backend)["documents"] == 19
         target = tmp_path / f"index-{backend}"
-        wanted = report("search", index, TEXTS[3], "-k", 19)["hits"]
-        found = report("search", target, TEXTS[3], "-k", 19)["hits"]
+        wanted = report("search", index, TEXTS[3], "--top", 19)["hits"]
+        found = report("search", target, TEXTS[3], "--top", 19)["hits"]
         shown = {hit["id"]: (hit["title"], hit["snippet"]) for hit in found}
         assert shown == {hit["id"]: (hit["title"], hit["snippet"]) for hit in wanted}
         assert found[0]["score"] == pytest.approx(wanted[0]["score"], rel=1e-2)
-        assert not TextStore(target).get(["d0"])
+        assert not Catalogue(target).get(["d0"])
 
     def test_settings_reach_the_index(self, tmp_path: Path, corpus: Path, tiny_model: Path) -> None:
-        options = ["--backend", "exact", "--dtype", "binary", "--keep-tokens", "int8", "--k", 3]
+        options = [
+            "--backend",
+            "exact",
+            "--dtype",
+            "binary",
+            "--keep-tokens",
+            "int8",
+            "--directions",
+            3,
+        ]
         run("index", tmp_path / "sv", corpus, "--model", tiny_model, *options)
         about = report("info", tmp_path / "sv")
         assert (about["kind"], about["documents"], about["dim"]) == ("eigenli-sv", 20, 8)
         assert about["settings"].items() >= {"dtype": "binary", "keep_tokens": "int8"}.items()
-        found = report("search", tmp_path / "sv", TEXTS[3], "--rerank", "maxsim", "-k", 1)
+        found = report("search", tmp_path / "sv", TEXTS[3], "--rerank", "maxsim", "--top", 1)
         assert found["hits"][0]["id"] == "d3"
 
     def test_killed_midway_it_goes_on_where_it_was(
@@ -159,7 +168,7 @@ class TestIndex:
     ) -> None:
         folder, lines = tmp_path / "index", corpus.read_text().splitlines(keepends=True)
         command = [sys.executable, "-m", "pylate_eigenli.cli", "index", str(folder), "-"]
-        options = ["--model", str(tiny_model), "--k", "4", "--batch-size", "5"]
+        options = ["--model", str(tiny_model), "--directions", "4", "--batch-size", "5"]
         process = subprocess.Popen(command + options, stdin=subprocess.PIPE, text=True)
         assert process.stdin is not None
         process.stdin.writelines(lines[:12])  # two batches, and two documents of the third
@@ -173,7 +182,7 @@ class TestIndex:
         process.communicate()
         again = report("index", folder, corpus)
         assert (again["added"], again["skipped"], again["documents"]) == (10, 10, 20)
-        assert len(TextStore(folder).get(Store(folder).snapshot)) == 20
+        assert len(Catalogue(folder).get(Store(folder).snapshot)) == 20
         assert report("verify", folder)["damage"] == []
 
     def test_a_missing_model_is_an_error_that_names_the_option(
@@ -190,7 +199,7 @@ class TestIndex:
         folder.mkdir()
         (folder / "broken.pdf").write_bytes(b"not a PDF")
         (folder / "fine.txt").write_text("the sky is blue")
-        options = ["--model", tiny_model, "--k", 4]
+        options = ["--model", tiny_model, "--directions", 4]
         result = run("index", tmp_path / "one", folder, *options)
         assert "Added 1 document in" in result.stdout
         assert f"skipped: {folder / 'broken.pdf'} cannot be read" in result.stderr
@@ -203,8 +212,10 @@ class TestIndex:
         other = tmp_path / "other-model"
         shutil.copytree(tiny_model, other)
         folder = tmp_path / "index"
-        run("index", folder, corpus, "--model", other, "--k", 1000, code=1)
-        assert report("index", folder, corpus, "--model", tiny_model, "--k", 4)["added"] == 20
+        run("index", folder, corpus, "--model", other, "--directions", 1000, code=1)
+        assert (
+            report("index", folder, corpus, "--model", tiny_model, "--directions", 4)["added"] == 20
+        )
 
     def test_a_model_that_is_nowhere_is_one_line(self, tmp_path: Path, corpus: Path) -> None:
         command = [sys.executable, "-m", "pylate_eigenli.cli", "index", tmp_path / "i", corpus]
@@ -220,11 +231,28 @@ class TestIndex:
             assert line.startswith("error: ")
             assert str(name) in line
 
+    def test_files_that_have_changed_are_read_again_and_no_others(
+        self, tmp_path: Path, tiny_model: Path
+    ) -> None:
+        folder, index = tmp_path / "notes", tmp_path / "index"
+        folder.mkdir()
+        for name in ("a.txt", "b.txt", "c.txt"):
+            (folder / name).write_text("the sea is water. " * 10)
+        command = ["index", index, folder, "--model", tiny_model, "--directions", 4]
+        made = report(*command)["documents"]
+        (folder / "a.txt").write_text("a leaf")
+        (folder / "b.txt").write_text("")
+        again = report(*command)
+        assert (again["added"], again["skipped"]) == (1, made // 3)
+        assert again["documents"] == 1 + made // 3
+        assert Catalogue(index).get(["a.txt#1"])["a.txt#1"].text == "a leaf"
+        assert report("verify", index)["damage"] == []
+
 
 class TestSearch:
     def test_titles_snippets_and_contributions_are_shown(self, index: Path) -> None:
-        found = report("search", index, "red [brackets]", "-k", 2, "--explain")
-        shown = run("search", index, "red [brackets]", "-k", 2, "--explain").stdout
+        found = report("search", index, "red [brackets]", "--top", 2, "--explain")
+        shown = run("search", index, "red [brackets]", "--top", 2, "--explain").stdout
         assert "red [brackets]" in shown
         for hit in found["hits"]:
             number = int(hit["id"].removeprefix("d"))
@@ -253,7 +281,7 @@ class TestChanges:
         source = '{"id": "d0", "text": "a leaf"}\n{"id": 5, "text": "a plant"}\n'
         added = report("add", index, "-", stdin=source)
         assert (added["added"], added["documents"]) == (2, 21)
-        assert report("search", index, "a leaf", "-k", 1)["hits"][0]["id"] == "d0"
+        assert report("search", index, "a leaf", "--top", 1)["hits"][0]["id"] == "d0"
         (tmp_path / "notes.txt").write_text("the sea is water. " * 30)
         passages = report("add", index, tmp_path / "notes.txt")["added"]
         assert passages > 1
@@ -347,7 +375,17 @@ class TestSpectrum:
 
 
 def test_presets_are_kept_by_the_index(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
-    report("index", tmp_path / "plus", corpus, "--model", tiny_model, "--k", 4, "--preset", "plus")
+    report(
+        "index",
+        tmp_path / "plus",
+        corpus,
+        "--model",
+        tiny_model,
+        "--directions",
+        4,
+        "--preset",
+        "plus",
+    )
     assert report("info", tmp_path / "plus")["settings"]["filter"] == "ridge"
 
 
@@ -356,7 +394,7 @@ def test_every_command_speaks_json() -> None:
     for group in app.registered_groups:
         subcommands = group.typer_instance.registered_commands
         commands += [[group.name, command.callback.__name__] for command in subcommands]
-    assert len(commands) >= 16
+    assert len(commands) >= 15
     for words in commands:
         assert "--json" in run(*words, "--help").stdout, words
 

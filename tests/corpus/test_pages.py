@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pylate_eigenli.corpus.pages import PageReader, page_id, parse_page_ranges, split_page_id
+from pylate_eigenli.corpus.pages import PageReader, PdfFile, page_document, parse_page_ranges
 
 
 def ids(reader: PageReader) -> list[str]:
@@ -42,10 +42,15 @@ def test_dpi_sets_the_size_and_the_text_is_on_the_page(folder: Path) -> None:
     assert 0.001 < ink.mean() < 0.2
 
 
-def test_known_pages_are_not_rendered_again(folder: Path) -> None:
-    reader = PageReader(folder)
-    known = {"annual.pdf#2", "letter.png"}
-    assert {page.id for page in reader.read(known)} == {page.id for page in reader.read()} - known
+def test_pages_are_not_rendered_before_they_are_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PdfFile, "render", lambda *_: pytest.fail("rendered"))
+    parts = {part.file: part.documents for part in PageReader(folder).parts()}
+    assert [page.id for page in parts["annual.pdf"]] == [f"annual.pdf#{i}" for i in (1, 2, 3)]
+    assert parts["letter.png"] == [
+        page_document("letter.png", None, parts["letter.png"][0].fingerprint)
+    ]
 
 
 def test_frames_of_a_tiff_are_pages(tmp_path: Path) -> None:
@@ -126,9 +131,11 @@ class TestPageRanges:
 
 
 @given(st.text(min_size=1), st.integers(1, 10**6))
-def test_ids_can_be_taken_apart(name: str, number: int) -> None:
-    assert split_page_id(page_id(f"{name}.pdf", number)) == (f"{name}.pdf", number)
-    assert split_page_id(page_id(f"{name}.png", None)) == (f"{name}.png", None)
+def test_pages_know_their_file_and_number(name: str, number: int) -> None:
+    for file, page in ((f"{name}.pdf", number), (f"{name}.png", None)):
+        document = page_document(file, page)
+        assert (document.file, document.page) == (file, page)
+        assert str(document.id).startswith(file)
 
 
 def _jpeg() -> bytes:

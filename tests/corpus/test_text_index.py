@@ -12,16 +12,19 @@ import numpy as np
 import pytest
 
 from pylate_eigenli import IndexFormatError, UnknownDocumentError
-from pylate_eigenli.corpus import text_store as texts
+from pylate_eigenli.corpus import catalogue
+from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue, Document
+from pylate_eigenli.corpus.corpus_index import verify
+from pylate_eigenli.corpus.hits import snippet
 from pylate_eigenli.corpus.text_index import TextIndex
-from pylate_eigenli.corpus.text_store import ALWAYS, TextDocument, TextStore, snippet
 from pylate_eigenli.errors import IndexLockedError
 from pylate_eigenli.storage import Store
+from pylate_eigenli.storage.manifest import Manifest
 
 DOCUMENTS = [
-    TextDocument("apple", "the apple is a red fruit", "Apple"),
-    TextDocument("sky", "the sky is blue"),
-    TextDocument(7, "the sea is blue water"),
+    Document("apple", "the apple is a red fruit", "Apple"),
+    Document("sky", "the sky is blue"),
+    Document(7, "the sea is blue water"),
 ]
 
 
@@ -65,53 +68,53 @@ def test_a_model_that_has_moved_can_be_named(tmp_path, tiny_model):
 
 class TestTextsFollowTheIndex:
     def test_a_failed_change_leaves_both(self, index):
-        new = [TextDocument("apple", "green"), TextDocument("new", "yellow sun")]
+        new = [Document("apple", "green"), Document("new", "yellow sun")]
         with pytest.raises(ValueError, match="dimension"):
             index.add(new, [np.eye(5), np.eye(5)])
-        assert index.texts.get(["apple", "new"]) == {"apple": DOCUMENTS[0]}
+        assert index.catalogue.get(["apple", "new"]) == {"apple": DOCUMENTS[0]}
         with pytest.raises(UnknownDocumentError):
             index.remove(["apple", "new"])
         assert "apple" in index.index
-        assert index.texts.get(["apple"]) == {"apple": DOCUMENTS[0]}
+        assert index.catalogue.get(["apple"]) == {"apple": DOCUMENTS[0]}
 
     def test_a_replaced_and_a_removed_document_take_their_texts_along(self, index):
-        index.add([TextDocument("apple", "a green leaf")])
-        index.add([TextDocument("sky", "")], [np.eye(8)[:3]])
+        index.add([Document("apple", "a green leaf")])
+        index.add([Document("sky", "")], [np.eye(8)[:3]])
         index.remove([7])
-        assert index.texts.get(["apple", "sky", 7]) == {
-            "apple": TextDocument("apple", "a green leaf")
+        assert index.catalogue.get(["apple", "sky", 7]) == {
+            "apple": Document("apple", "a green leaf")
         }
 
     def test_the_storage_leaves_the_texts_alone(self, index):
         index.index.compact()
         with Store(index.path).transaction(override=True):
             pass
-        assert len(index.texts.get(["apple", "sky", 7])) == 3
+        assert len(index.catalogue.get(["apple", "sky", 7])) == 3
 
 
 def test_ids_of_any_kind_and_size_are_told_apart(tmp_path):
-    store = TextStore(tmp_path)
+    store = Catalogue(tmp_path)
     ids = [7, "7", 10**30, -1, "[1]", 'a"b']
-    store.put((TextDocument(i, repr(i)) for i in ids), since=1)
+    store.put((Document(i, repr(i)) for i in ids), since=1)
     assert {i: document.text for i, document in store.get(ids).items()} == {i: repr(i) for i in ids}
-    store.put([TextDocument(7, "")], since=2)
+    store.put([Document(7, "")], since=2)
     assert list(store.get(ids)) == ids[1:]
-    assert list(store.get(ids, state=1)) == ids
+    assert list(store.get(ids, generation=1)) == ids
 
 
 def test_what_no_longer_holds_is_deleted_in_time(tmp_path, monkeypatch):
-    store = TextStore(tmp_path)
+    store = Catalogue(tmp_path)
 
     def versions():
         with sqlite3.connect(store.path) as connection:
             return connection.execute("SELECT id, since FROM texts ORDER BY id, since").fetchall()
 
-    store.put([TextDocument("a", "red"), TextDocument("b", "same")], since=1)
+    store.put([Document("a", "red"), Document("b", "same")], since=1)
     for state, text in ((2, "green"), (3, "")):
-        store.put([TextDocument("a", text)], since=state)
-        store.discard(["a"], state)
+        store.put([Document("a", text)], since=state)
+        store.discard(["a"], state, removed=not text)
     assert versions() == [('"a"', 1), ('"a"', 2), ('"a"', 3), ('"b"', 1)]
-    assert store.get(["a"], state=2)["a"].text == "green"
+    assert store.get(["a"], generation=2)["a"].text == "green"
     now = time.time()
     monkeypatch.setattr("time.time", lambda: now + 3600)
     store.put([], since=4)
@@ -119,29 +122,29 @@ def test_what_no_longer_holds_is_deleted_in_time(tmp_path, monkeypatch):
 
 
 def test_a_text_of_a_change_that_never_came_is_not_shown(tmp_path):
-    store = TextStore(tmp_path)
-    store.put([TextDocument("a", "old")], since=1)
-    store.put([TextDocument("a", "never committed")], since=2)
-    store.put([TextDocument("b", "the change after it")], since=2)
+    store = Catalogue(tmp_path)
+    store.put([Document("a", "old")], since=1)
+    store.put([Document("a", "never committed")], since=2)
+    store.put([Document("b", "the change after it")], since=2)
     assert store.get(["a"])["a"].text == "old"
 
 
 def test_altered_texts_and_files_of_other_versions_are_told(index):
-    with sqlite3.connect(index.texts.path) as connection:
+    with sqlite3.connect(index.catalogue.path) as connection:
         connection.execute("UPDATE texts SET text = 'forged' WHERE id = '7'")
-    assert index.texts.damage() == [
-        f"{index.texts.path} is damaged: the text of document 7 is altered"
+    assert index.catalogue.damage() == [
+        f"{index.catalogue.path} is damaged: the row of document 7 is altered"
     ]
-    with sqlite3.connect(index.texts.path) as connection:
+    with sqlite3.connect(index.catalogue.path) as connection:
         connection.execute("PRAGMA user_version = 99")
     with pytest.raises(IndexFormatError, match="of another version"):
-        index.texts.get(["apple"])
+        index.catalogue.get(["apple"])
 
 
 def test_an_answer_shows_the_texts_of_its_own_state(index):
     with TextIndex(index.path) as reader:
         before = reader.search(["the apple is a red fruit"], k=3)[0].hits
-        index.add([TextDocument("apple", "a green leaf", "Leaf")])
+        index.add([Document("apple", "a green leaf", "Leaf")])
         index.remove(["sky"])
         assert reader.search(["the apple is a red fruit"], k=3)[0].hits == before
         reader.index.refresh()
@@ -180,7 +183,7 @@ def test_spectra_come_from_kept_tokens_or_from_the_texts(index, tmp_path, tiny_m
     settings = {"single_vector": True, "keep_tokens": "float16", "k": 4}
     with TextIndex(tmp_path / "kept", model=str(tiny_model), **settings) as kept:
         kept.add(DOCUMENTS)
-        kept.texts.put([TextDocument("apple", "")], since=2)
+        kept.catalogue.put([Document("apple", "")], since=2)
         from_tokens, from_texts = kept.spectra(["apple", "?"]), index.spectra(["apple", "?"])
     assert list(from_tokens) == list(from_texts) == ["apple"]
     np.testing.assert_allclose(from_tokens["apple"][:4], from_texts["apple"][:4], rtol=1e-2)
@@ -190,30 +193,30 @@ class TestOverride:
     @pytest.mark.parametrize("damage", ["not a database" * 100, "of another version"])
     def test_replaces_texts_that_cannot_be_read(self, index, damage):
         if damage == "of another version":
-            with sqlite3.connect(index.texts.path) as connection:
+            with sqlite3.connect(index.catalogue.path) as connection:
                 connection.execute("PRAGMA user_version = 1")
         else:
-            index.texts.path.write_text(damage)
+            index.catalogue.path.write_text(damage)
         with TextIndex(index.path, override=True, k=2) as new:
-            new.add([TextDocument("a", "red")], [np.eye(8)])
-            assert new.texts.get(["a", "apple"]).keys() == {"a"}
-            assert new.texts.damage() == []
+            new.add([Document("a", "red")], [np.eye(8)])
+            assert new.catalogue.get(["a", "apple"]).keys() == {"a"}
+            assert new.catalogue.damage() == []
 
     def test_lets_nobody_write_before_the_texts_are_gone(self, index, monkeypatch):
-        clear = TextStore.clear
+        set_aside = Catalogue.set_aside
 
-        def contested(store):
+        def contested(store, generation):
             with pytest.raises(IndexLockedError):
-                index.add([TextDocument("between", "red")])
+                index.add([Document("between", "red")])
             assert len(TextIndex(index.path)) == 3  # and nothing is committed yet
-            clear(store)
+            set_aside(store, generation)
 
-        monkeypatch.setattr(TextStore, "clear", contested)
+        monkeypatch.setattr(Catalogue, "set_aside", contested)
         TextIndex(index.path, override=True).close()
-        index.add([TextDocument("after", "green")])
+        index.add([Document("after", "green")])
         with TextIndex(index.path) as again:
             assert len(again) == 1
-            assert again.texts.get(["between", "after"]).keys() == {"after"}
+            assert again.catalogue.get(["between", "after"]).keys() == {"after"}
             assert again.model == index.model
 
     @pytest.mark.parametrize(
@@ -237,7 +240,7 @@ class TestOverride:
         for use in (lambda: reader.search(["red"]), lambda: index.add(DOCUMENTS)):
             with pytest.raises(ValueError, match=f"made anew with the model {other}; open it"):
                 use()
-        assert TextStore(index.path).model == str(other)
+        assert Catalogue(index.path).about["model"] == str(other)
         assert len(TextIndex(index.path)) == 1
         reader.close()
 
@@ -246,7 +249,7 @@ class TestOverride:
         shutil.copytree(tiny_model, other)
 
         def make_anew(_):
-            if index.texts.model != str(other):
+            if index.catalogue.about["model"] != str(other):
                 with TextIndex(index.path, model=str(other), override=True, k=4) as new:
                     new.add(DOCUMENTS[:1])
 
@@ -257,36 +260,38 @@ class TestOverride:
 
 class TestFirstWrite:
     def test_leaves_nothing_of_tables_that_were_never_finished(self, tmp_path, monkeypatch):
-        store = TextStore(tmp_path)
+        store = Catalogue(tmp_path)
         with monkeypatch.context() as patch:
-            patch.setattr(texts, "_SCHEMA", (*texts._SCHEMA[:2], "and now for something else"))
+            patch.setattr(
+                catalogue, "_SCHEMA", (*catalogue._SCHEMA[:2], "and now for something else")
+            )
             with pytest.raises(sqlite3.OperationalError):
                 store.put(DOCUMENTS, since=1)
-        assert (store.get(["apple"]), store.model, store.damage()) == ({}, None, [])
+        assert (store.get(["apple"]), store.about, store.damage()) == ({}, {}, [])
         store.put(DOCUMENTS, since=1)
         assert store.get(["apple"]) == {"apple": DOCUMENTS[0]}
 
     def test_an_empty_file_is_no_damage(self, tmp_path):
-        store = TextStore(tmp_path)
+        store = Catalogue(tmp_path)
         store.path.touch()
-        assert (store.get(["apple"]), store.model, store.damage()) == ({}, None, [])
-        assert store.passages("apple") == []
+        assert (store.get(["apple"]), store.about, store.damage()) == ({}, {}, [])
+        assert store.of_file("apple") == {}
 
     def test_a_model_named_before_the_first_commit_binds_nobody(self, tmp_path, tiny_model):
-        TextStore(tmp_path / "index").put([], since=1, model="somebody/elses-model")
+        Catalogue(tmp_path / "index").put([], since=1, about={"model": "somebody/elses-model"})
         with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
             index.add(DOCUMENTS)
-            assert index.texts.model == str(tiny_model)
+            assert index.catalogue.about["model"] == str(tiny_model)
 
 
 def test_passages_are_found_by_their_file_whatever_their_numbers(tmp_path, tiny_model):
     ids = ["a.txt#1", "a.txt#3", "a.txt#12", "a.txt#x", "a.txt", "ä.txt#1", "b/a.txt#2", "a.txtt#1"]
     with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
-        index.add([TextDocument(i, "red") for i in ids])
+        index.add([Document(i, "red") for i in ids])
         index.remove(["a.txt#3"])
-        assert index.passages("a.txt") == ["a.txt#1", "a.txt#12"]
-        assert index.passages("ä.txt") == ["ä.txt#1"]
-        assert index.passages("c.txt") == []
+        assert list(index.of_file("a.txt")) == ["a.txt#1", "a.txt#12"]
+        assert list(index.of_file("ä.txt")) == ["ä.txt#1"]
+        assert index.of_file("c.txt") == {}
 
 
 @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
@@ -303,16 +308,16 @@ class TestServers:
         (answer,) = served.search(["the sky is blue"], k=3, explain=True)
         shown = {hit.id: (hit.title, hit.snippet) for hit in answer.hits}
         assert shown == {document.id: (document.title, document.text) for document in DOCUMENTS}
-        served.add([TextDocument("apple", "a green leaf")])
-        served.add([TextDocument("sky", "")], [np.eye(8)[:3]])
+        served.add([Document("apple", "a green leaf")])
+        served.add([Document("sky", "")], [np.eye(8)[:3]])
         served.remove([7])
-        assert served.texts.get(["apple", "sky", 7]) == {
-            "apple": TextDocument("apple", "a green leaf")
+        assert served.catalogue.get(["apple", "sky", 7]) == {
+            "apple": Document("apple", "a green leaf")
         }
         assert len(served) == 2
         with pytest.raises(UnknownDocumentError):
             served.remove(["apple", "nobody"])
-        assert served.texts.get(["apple"])
+        assert served.catalogue.get(["apple"])
         assert list(served.spectra(["apple", 7])) == ["apple"]
 
     def test_an_override_empties_the_server_too(self, served, backend, tiny_model):
@@ -322,13 +327,13 @@ class TestServers:
             assert len(new) == 0
             new.add(DOCUMENTS[:1])
             assert new.missing(["apple", "sky"]) == ["sky"]
-            assert new.texts.get(["apple", "sky"]).keys() == {"apple"}
+            assert new.catalogue.get(["apple", "sky"]).keys() == {"apple"}
 
     def test_searches_and_changes_of_two_threads_keep_apart(self, served):
         reader = served.reopened()
         with ThreadPoolExecutor(1) as pool:
             changes = pool.submit(
-                lambda: [served.add([TextDocument(f"n{i}", "the sun is red")]) for i in range(10)]
+                lambda: [served.add([Document(f"n{i}", "the sun is red")]) for i in range(10)]
             )
             while not changes.done():
                 assert len(reader.search(["red sun"], k=3)[0].hits) == 3
@@ -336,13 +341,127 @@ class TestServers:
         assert len(reader) == 13
 
 
+class TestFailedCommits:
+    """The index commits, or does not, after its catalogue is written."""
+
+    NEW = (Document("apple", "never committed"), Document("new", "never committed"))
+
+    @pytest.fixture
+    def failed(self, index, monkeypatch):
+        """An index whose last change has failed after the catalogue was written."""
+        with monkeypatch.context() as patch:
+            patch.setattr(Manifest, "write", self.full_disk)
+            with pytest.raises(OSError, match="full"):
+                index.add(self.NEW, [np.eye(8), np.eye(8)])
+        assert index.catalogue.get(["new"])
+        return index
+
+    @staticmethod
+    def full_disk(*_):
+        raise OSError("the disk is full")
+
+    def test_are_not_shown(self, failed):
+        hits = failed.search(["red"], k=5)[0].hits
+        assert {hit.id: hit.snippet for hit in hits} == {d.id: d.text for d in DOCUMENTS}
+        assert verify(failed.path) == []
+
+    @pytest.mark.parametrize("commit", ["add", "remove", "compact"])
+    def test_do_not_come_to_life_by_the_next_commit(self, failed, commit):
+        if commit == "add":
+            failed.add([Document("later", "green")], [np.eye(8)])
+        else:
+            failed.remove([7])
+            if commit == "compact":
+                failed.catalogue.put(self.NEW, failed.index.generation + 1)
+                before = failed.index.generation
+                failed.compact()
+                assert failed.index.generation == before + 1
+        assert failed.catalogue.get(["apple", "new"]) == {"apple": DOCUMENTS[0]}
+        assert failed.search(["apple"], k=3)[0].hits
+        assert verify(failed.path) == []
+
+    def test_an_override_that_dies_before_its_commit_leaves_the_texts(self, index, monkeypatch):
+        before = index.search(["red"])[0].hits
+        with monkeypatch.context() as patch:
+            patch.setattr(Manifest, "write", self.full_disk)
+            with pytest.raises(OSError, match="full"):
+                TextIndex(index.path, override=True, k=2)
+        assert verify(index.path) == []
+        with TextIndex(index.path) as again:
+            assert again.search(["red"])[0].hits == before
+
+    def test_an_override_leaves_nothing_of_the_old_texts(self, index):
+        TextIndex(index.path, override=True, k=2).close()
+        assert not list(index.path.glob("texts.sqlite*"))
+
+
+class TestVerify:
+    def test_names_documents_without_texts_and_texts_without_documents(self, index):
+        with sqlite3.connect(index.catalogue.path) as connection:
+            connection.execute("DELETE FROM texts WHERE id = '7'")
+        index.index.remove_documents(["sky"])
+        path = index.catalogue.path
+        assert verify(index.path) == [
+            f"1 documents of the index are not in {path}: 7",
+            f'1 documents that the index does not hold are in {path}: "sky"',
+        ]
+
+    @pytest.mark.parametrize("instead", ["nothing", "folder", "link", "empty"])
+    def test_names_a_file_that_is_lost(self, index, instead):
+        path = index.catalogue.path
+        path.unlink()
+        if instead == "folder":
+            path.mkdir()
+        elif instead == "link":
+            path.symlink_to("nowhere")
+        elif instead == "empty":
+            path.touch()
+        (line,) = verify(index.path)
+        assert str(path) in line
+
+    def test_names_a_model_that_has_changed(self, tmp_path, tiny_model):
+        model = tmp_path / "model"
+        shutil.copytree(tiny_model, model)
+        with TextIndex(tmp_path / "index", model=str(model), k=4) as index:
+            index.add(DOCUMENTS)
+        assert verify(tmp_path / "index") == []
+        (model / "config.json").write_text((model / "config.json").read_text() + " ")
+        assert verify(tmp_path / "index") == [
+            f"the model {model} has changed since it encoded the documents"
+        ]
+
+    def test_documents_that_came_without_texts_are_sound(self, index):
+        index.add([Document("vectors only")], [np.eye(8)])
+        index.compact()
+        assert verify(index.path) == []
+
+
+def test_a_catalogue_without_pages_opens_and_is_upgraded(index):
+    """The format before pages had neither files nor fingerprints."""
+    path = index.catalogue.path
+    with sqlite3.connect(path) as connection:
+        for column in ("file", "page", "fingerprint"):
+            connection.execute(f"ALTER TABLE texts DROP COLUMN {column}")
+        connection.execute("DELETE FROM about WHERE name = 'fingerprint'")
+        connection.execute("PRAGMA user_version = 2")
+    with TextIndex(index.path) as old:
+        assert old.search(["the sky is blue"], k=1)[0].hits[0].id == "sky"
+        assert verify(old.path) == []
+        with sqlite3.connect(path) as connection:
+            assert connection.execute("PRAGMA user_version").fetchone() == (2,)
+        old.add([Document("new", "green", fingerprint="1-2")])
+        assert old.catalogue.get(["apple", "new"]).keys() == {"apple", "new"}
+        assert old.catalogue.get(["new"])["new"].fingerprint == "1-2"
+        assert verify(old.path) == []
+
+
 def test_texts_without_a_state_are_replaced_one_by_one(tmp_path):
-    store = TextStore(tmp_path)
+    store = Catalogue(tmp_path)
     store.put(DOCUMENTS, since=ALWAYS)
-    store.put([TextDocument("sky", "grey")], since=ALWAYS)
+    store.put([Document("sky", "grey")], since=ALWAYS)
     assert store.get(["apple", "sky"]) == {
         "apple": DOCUMENTS[0],
-        "sky": TextDocument("sky", "grey"),
+        "sky": Document("sky", "grey"),
     }
 
 

@@ -14,6 +14,13 @@ WORDS = "a the is red green blue apple grass leaf sky sea fruit water plant sun 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
+def words_tokenizer() -> Tokenizer:
+    """A tokenizer with a token for every word and every run of punctuation."""
+    tokenizer = Tokenizer(WordLevel({"[UNK]": 0}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer
+
+
 def tiny_colbert(folder: Path, dim: int = 8) -> models.ColBERT:
     """A ColBERT model of one random BERT layer and a vocabulary of a few words."""
     vocabulary = {word: i for i, word in enumerate([*SPECIAL, *WORDS.split()])}

@@ -220,7 +220,7 @@ class TestRefuses:
         self, checkpoints: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setitem(sys.modules, "colpali_engine.models", None)
-        with pytest.raises(ImportError, match=r'colpali_engine: pip install .*\[vision\]"'):
+        with pytest.raises(ImportError, match=r'colpali_engine.models: pip install .*\[vision\]"'):
             VisionColBERT(str(checkpoints / "colqwen3"))
 
     def test_texts_for_documents_and_images_for_queries(self, colqwen3: VisionColBERT) -> None:

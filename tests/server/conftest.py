@@ -7,8 +7,8 @@ import pytest
 from benchmarks.load import serving
 from helpers.served import TEXTS, TOKEN
 
+from pylate_eigenli.corpus.catalogue import Document
 from pylate_eigenli.corpus.text_index import TextIndex
-from pylate_eigenli.corpus.text_store import TextDocument
 
 
 @pytest.fixture(scope="session")
@@ -19,12 +19,10 @@ def make_index(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ca
         folder = tmp_path_factory.mktemp("served") / "index"
         settings = {"single_vector": True, "keep_tokens": "float16", "k": 4}
         with TextIndex(folder, model=str(tiny_model), **settings) as index:
-            documents = [TextDocument(f"d{i}", text, f"T{i}") for i, text in enumerate(TEXTS)]
+            documents = [Document(f"d{i}", text, f"T{i}") for i, text in enumerate(TEXTS)]
             # What a hostile document would like the page to do.
             hostile = "<img src=x onerror=\"document.title='hacked'\"> the sea is red"
-            index.add(
-                [*documents, TextDocument("<b>evil</b>", hostile, "<script>alert(1)</script>")]
-            )
+            index.add([*documents, Document("<b>evil</b>", hostile, "<script>alert(1)</script>")])
         return folder
 
     return make

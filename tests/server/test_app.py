@@ -13,8 +13,8 @@ import pytest
 from fastapi import FastAPI
 from helpers.served import TOKEN
 
+from pylate_eigenli.corpus.catalogue import Document
 from pylate_eigenli.corpus.text_index import TextIndex
-from pylate_eigenli.corpus.text_store import TextDocument
 from pylate_eigenli.server import app as serving
 from pylate_eigenli.server.service import Service
 
@@ -34,12 +34,13 @@ def search(client: httpx.Client, **body: object) -> dict:
 
 def test_texts_and_their_embeddings_find_the_same(client, make_index) -> None:
     with TextIndex(make_index()) as index:
-        query = index.encoder.queries(["green grass"])[0]
+        (query,) = index.encoder.encode_queries(["green grass"])
+        (tokens,) = index.encoder.query_tokens(["green grass"])
         (expected,) = index.search(["green grass"], k=3)
     by_text = search(client, queries=["green grass"], k=3, explain=True)
-    by_tokens = search(client, queries_embeddings=[query.embeddings.tolist()], k=3)
+    by_tokens = search(client, queries_embeddings=[query.tolist()], k=3)
     (answer,), (same,) = by_text["results"], by_tokens["results"]
-    assert answer["tokens"] == query.tokens
+    assert answer["tokens"] == tokens
     assert [hit["id"] for hit in answer["hits"]] == [hit.id for hit in expected.hits]
     for hit, other in zip(answer["hits"], same["hits"], strict=True):
         assert hit["score"] == pytest.approx(other["score"], rel=1e-4)
@@ -159,7 +160,7 @@ def test_an_index_in_an_embedded_database_is_served(backend, tmp_path, tiny_mode
     pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
     settings = {"single_vector": True, "backend": backend, "k": 4}
     with TextIndex(tmp_path / "index", model=str(tiny_model), **settings) as index:
-        index.add([TextDocument("apple", "the apple is red")])
+        index.add([Document("apple", "the apple is red")])
 
     async def scenario(app: FastAPI) -> dict:
         transport = httpx.ASGITransport(app)

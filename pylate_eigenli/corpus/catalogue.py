@@ -1,0 +1,391 @@
+"""The catalogue of an index: what is known of each document beside its embeddings.
+
+The catalogue is one SQLite file in the folder of the index. It holds the title of each document,
+its text or the page it is, and the fingerprint of the file it was read from. A row is written just
+before the index commits, with the generation that the commit makes. So a reader finds the rows of
+the generation it searches, whatever is written meanwhile. The rows of a commit that failed are
+newer than the index; every commit drops such rows first, under the writer's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import IndexFormatError
+from ..storage import DocumentId
+
+FILE_NAME = "texts.sqlite"
+ALWAYS = 0
+"""The generation of all rows of an index in a database, which has no generations."""
+
+_FORMAT = 3
+_WITHOUT_PAGES = 2  # the format before pages and fingerprints; opened, and upgraded by a write
+_NEW_COLUMNS = ("file TEXT", "page INTEGER", "fingerprint TEXT NOT NULL DEFAULT ''")
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS texts ("
+    "id TEXT NOT NULL, since INTEGER NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, "
+    f"checksum INTEGER NOT NULL, gone REAL, {', '.join(_NEW_COLUMNS)}, PRIMARY KEY (id, since))",
+    "CREATE INDEX IF NOT EXISTS gone ON texts (gone) WHERE gone IS NOT NULL",
+    "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    f"PRAGMA user_version = {_FORMAT}",
+)
+_COLUMNS = "title, text, file, page, fingerprint"
+_NEWEST = f"SELECT {_COLUMNS} FROM rows WHERE id = ? AND since <= ? ORDER BY since DESC LIMIT 1"
+_ANY_GENERATION = 2**63 - 1
+_SECONDS_KEPT = 60.0  # of replaced and removed rows: longer than any search takes
+_SECONDS_TO_WAIT = 60.0  # for another process that is writing
+_SUFFIXES = ("", "-journal", "-wal", "-shm")  # SQLite's files
+_ASIDE = f"{FILE_NAME}.of-"  # with the generation that an override replaces
+_NAMED = 5  # documents that a report names
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text or a page, as its reader sees it.
+
+    Parameters
+    ----------
+    id
+        A string or an integer.
+    text, title
+        What is shown of it; a page has no text.
+    file, page
+        Of a page, the path of its file within the folder that was read, and its number from 1 on;
+        None for a file that is a single image.
+    fingerprint
+        Changes with the file that the document was read from; empty if it is from no file.
+
+    Examples
+    --------
+    >>> Document(7, "Apples are red.", title="Fruit").whole
+    'Fruit\\nApples are red.'
+    """
+
+    id: DocumentId
+    text: str = ""
+    title: str = ""
+    file: str | None = None
+    page: int | None = None
+    fingerprint: str = ""
+
+    @property
+    def whole(self) -> str:
+        """What is encoded of a text: the title, if there is one, then the text."""
+        return f"{self.title}\n{self.text}" if self.title else self.text
+
+
+class Catalogue:
+    """Documents by their ids, and how the index was made.
+
+    Objects of this class may be shared between threads.
+
+    Parameters
+    ----------
+    folder
+        The folder of the index. Nothing is created in it before something is written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> catalogue = Catalogue(tempfile.mkdtemp())
+    >>> catalogue.put([Document("a", "Apples are red."), Document(1, "Grass is green.")], since=1)
+    >>> catalogue.put([Document("a", "Apples are sweet.")], since=2, about={"model": "colbert"})
+    >>> [document.text for document in catalogue.get([1, "1"]).values()]
+    ['Grass is green.']
+    >>> catalogue.get(["a"], generation=1)["a"].text, catalogue.get(["a"])["a"].text
+    ('Apples are red.', 'Apples are sweet.')
+    >>> Catalogue(catalogue.path.parent).about
+    {'model': 'colbert'}
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder) / FILE_NAME
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def put(
+        self,
+        documents: Iterable[Document],
+        since: int,
+        about: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write documents that belong to a generation of the index, all or none.
+
+        Parameters
+        ----------
+        documents
+            The documents; one without title and text has nothing to be shown from then on.
+        since
+            The generation that is about to be committed, or ``ALWAYS``.
+        about
+            How the index was made, by name: the model, for instance.
+        """
+        rows = [
+            (
+                *(_key(document.id), since, document.title, document.text, _checksum(document)),
+                *(document.file, document.page, document.fingerprint),
+            )
+            for document in documents
+        ]
+        with self._changing() as connection:
+            if since != ALWAYS:
+                _drop_newer(connection, since - 1)
+            connection.executemany(
+                "INSERT OR REPLACE INTO about VALUES (?, ?)", (about or {}).items()
+            )
+            connection.executemany(
+                "INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?)", rows
+            )
+
+    def drop_newer(self, generation: int) -> None:
+        """Delete the rows of commits that failed: those newer than the index itself."""
+        if self.path.is_file():
+            with self._changing() as connection:
+                _drop_newer(connection, generation)
+
+    def discard(
+        self, documents_ids: Iterable[DocumentId], generation: int, *, removed: bool
+    ) -> None:
+        """Delete rows that a generation has replaced, or removed, once older searches are over."""
+        if self.path.is_file():
+            newest = generation + 1 if removed else generation
+            with self._changing() as connection:
+                connection.executemany(
+                    "UPDATE texts SET gone = ? WHERE id = ? AND gone IS NULL AND since < ?",
+                    [(time.time(), _key(document_id), newest) for document_id in documents_ids],
+                )
+
+    def compact(self) -> None:
+        """Delete replaced and removed rows at once, and give their space back to the disk."""
+        if self.path.is_file():
+            with self._changing() as connection:
+                connection.execute("DELETE FROM texts WHERE gone IS NOT NULL")
+            with self._connected() as connection:
+                connection.execute("VACUUM")
+
+    def set_aside(self, generation: int) -> None:
+        """Begin an override of a generation: the catalogue is kept until it is committed."""
+        for suffix in _SUFFIXES:
+            path = self.path.with_name(FILE_NAME + suffix)
+            if path.is_dir() and not path.is_symlink():
+                raise IndexFormatError(f"{path} is a folder; remove it to go on")
+            if path.exists() or path.is_symlink():
+                path.replace(path.with_name(f"{_ASIDE}{generation}{suffix}"))
+
+    @property
+    def is_set_aside(self) -> bool:
+        """Whether an override has begun, and nobody has said how it ended."""
+        return any(self.path.parent.glob(f"{_ASIDE}*"))
+
+    def recover(self, generation: int) -> None:
+        """End an override: delete the old catalogue, or put it back if its generation still holds."""
+        for path in self.path.parent.glob(f"{_ASIDE}*"):
+            number, _, suffix = path.name.removeprefix(_ASIDE).partition("-")
+            target = self.path.with_name(FILE_NAME + (f"-{suffix}" if suffix else ""))
+            if number == str(generation) and not target.exists():
+                path.replace(target)
+            else:
+                path.unlink()
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def get(
+        self, documents_ids: Iterable[DocumentId], generation: int = _ANY_GENERATION
+    ) -> dict[DocumentId, Document]:
+        """Return what a generation says of documents, without those it says nothing of."""
+        with self._reading() as connection:
+            found = {}
+            for document_id in documents_ids:
+                row = connection.execute(_NEWEST, (_key(document_id), generation)).fetchone()
+                if row is not None and (row[0] or row[1]):
+                    found[document_id] = _document(document_id, row)
+            return found
+
+    def of_file(self, file: str, generation: int = _ANY_GENERATION) -> dict[str, str]:
+        """Return the ids of the passages or pages of a file, in their order, with fingerprints.
+
+        These are the ids ``file#number``, and ``file`` itself if it is a single image, of removed
+        documents too.
+        """
+        prefix = _key(f"{file}#")[:-1]
+        with self._reading() as connection:
+            # "$" comes after "#": the bounds let SQLite find the ids without a scan of all.
+            rows = connection.execute(
+                "SELECT id, fingerprint FROM rows WHERE since <= ? "
+                "AND (file = ? OR (id >= ? AND id < ?)) ORDER BY since",
+                (generation, file, prefix, f"{prefix[:-1]}$"),
+            )
+            newest = {str(json.loads(key)): fingerprint for key, fingerprint in rows}
+        numbers = {i: i.removeprefix(f"{file}#") for i in newest if i != file}
+        known = [i for i, number in numbers.items() if number.isdecimal()]
+        known.sort(key=lambda i: int(numbers[i]))
+        return {i: newest[i] for i in ([file] if file in newest else []) + known}
+
+    def files(self) -> list[str]:
+        """Return the files of all pages, also of removed ones."""
+        with self._reading() as connection:
+            rows = connection.execute("SELECT DISTINCT file FROM rows WHERE file IS NOT NULL")
+            return sorted(file for (file,) in rows)
+
+    @property
+    def about(self) -> dict[str, str]:
+        """How the index was made: its ``model``, and the ``folder`` of an index of pages."""
+        with self._reading() as connection:
+            return dict(connection.execute("SELECT name, value FROM about"))
+
+    def damage(self, documents_ids: Iterable[DocumentId] = (), generation: int = 0) -> list[str]:
+        """Return what is wrong with the catalogue, one line each; empty if all is well.
+
+        Parameters
+        ----------
+        documents_ids, generation
+            The documents of the index, and its generation; both sides are compared.
+        """
+        documents = {_key(document_id) for document_id in documents_ids}
+        if not self.path.is_file():
+            if self.path.exists() or self.path.is_symlink():
+                return [f"{self.path} is not a file"]
+            if documents:
+                return [
+                    f"{self.path} is missing: the index holds {len(documents):,} documents, but "
+                    "neither their texts nor the name of their model"
+                ]
+            return []
+        try:
+            with self._reading() as connection:
+                lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+                rows = connection.execute(
+                    f"SELECT id, {_COLUMNS}, checksum FROM rows ORDER BY id, since"
+                )
+                lines += [
+                    f"the row of document {key} is altered"
+                    for key, *row, checksum in rows
+                    if _checksum(_document(0, row)) != checksum
+                ]
+                known, shown = _present(connection, generation)
+        except (IndexFormatError, sqlite3.OperationalError) as error:
+            return [str(error)]
+        damage = [f"{self.path} is damaged: {line}" for line in lines if line != "ok"]
+        for keys, what in (
+            (documents - known, "documents of the index are not in"),
+            (shown - documents, "documents that the index does not hold are in"),
+        ):
+            if keys:
+                named = ", ".join(sorted(keys)[:_NAMED]) + (", ..." if len(keys) > _NAMED else "")
+                damage.append(f"{len(keys):,} {what} {self.path}: {named}")
+        return damage
+
+    # --- connections --------------------------------------------------------------------------
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        # A connection per use: SQLite's belong to the thread that made them. Transactions are
+        # begun where they are needed, not by Python, which commits some of them too early.
+        connecting = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, isolation_level=None)
+        with closing(connecting) as connection:
+            try:
+                self._check_format(connection)
+                yield connection
+            except sqlite3.OperationalError:
+                raise  # busy, read-only or full: nothing is wrong with the file
+            except sqlite3.DatabaseError as error:
+                raise IndexFormatError(f"{self.path} is damaged: {error}") from error
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Open the catalogue, or an empty one in memory where nothing is written yet."""
+        if self.path.is_file():
+            with self._connected() as connection:
+                if _has_tables(connection):
+                    _make_view(connection)
+                    yield connection
+                    return
+        with closing(sqlite3.connect(":memory:")) as nothing:
+            _make_tables(nothing)
+            _make_view(nothing)
+            yield nothing
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            with connection:
+                if _has_tables(connection) and _version(connection) == _WITHOUT_PAGES:
+                    for column in _NEW_COLUMNS:
+                        connection.execute(f"ALTER TABLE texts ADD COLUMN {column}")
+                _make_tables(connection)
+                long_ago = time.time() - _SECONDS_KEPT
+                connection.execute("DELETE FROM texts WHERE gone < ?", (long_ago,))
+                yield connection
+
+    def _check_format(self, connection: sqlite3.Connection) -> None:
+        # In one statement: between two, another process may make the tables.
+        (version, tables) = connection.execute(
+            "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
+        ).fetchone()
+        if tables and version not in (_FORMAT, _WITHOUT_PAGES):
+            raise IndexFormatError(
+                f"{self.path} is of another version of this library; index the documents again"
+            )
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    # A process that is killed while it makes the tables leaves a file without any.
+    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for statement in _SCHEMA:
+        connection.execute(statement)
+
+
+def _make_view(connection: sqlite3.Connection) -> None:
+    """Give readers the columns of the newest format, whichever the file has."""
+    old = _version(connection) == _WITHOUT_PAGES
+    added = ", NULL AS file, NULL AS page, '' AS fingerprint" if old else ""
+    connection.execute(f"CREATE TEMP VIEW rows AS SELECT *{added} FROM texts")
+
+
+def _drop_newer(connection: sqlite3.Connection, generation: int) -> None:
+    connection.execute("DELETE FROM texts WHERE since > ?", (generation,))
+
+
+def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str], set[str]]:
+    """Return the keys of all documents of a generation, and of those that have texts."""
+    rows = connection.execute(
+        "SELECT id, title || text != '', gone IS NULL FROM rows WHERE since <= ? AND since > ? "
+        "ORDER BY since",
+        (generation, ALWAYS),
+    )
+    newest = {key: (has_text, stays) for key, has_text, stays in rows}
+    held = {key: has_text for key, (has_text, stays) in newest.items() if stays}
+    return set(held), {key for key, has_text in held.items() if has_text}
+
+
+def _document(document_id: DocumentId, row: Iterable[object]) -> Document:
+    title, text, file, page, fingerprint = row
+    return Document(document_id, text, title, file, page, fingerprint)  # type: ignore[arg-type]
+
+
+def _checksum(document: Document) -> int:
+    parts = [document.title, document.text]
+    if document.fingerprint or document.file:
+        parts += [str(document.file), str(document.page), document.fingerprint]
+    return zlib.crc32("\0".join(parts).encode())
+
+
+def _key(document_id: DocumentId) -> str:
+    """Return the id as text: SQLite's integers are too small for some, and 7 is not "7"."""
+    return json.dumps(document_id)

@@ -1,0 +1,151 @@
+"""Bringing an index up to date with a source, in commits that an interruption does not undo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..storage import DocumentId
+from .catalogue import Document
+from .corpus_index import CorpusIndex
+from .sources import Part
+
+Progress = Callable[[int, int], None]
+"""Called with the numbers of parts and of documents done since the last call."""
+
+
+def _ignore(_parts: int, _documents: int) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Update:
+    """How many documents an update has added, left as they were, and removed.
+
+    Examples
+    --------
+    >>> Update(added=3, unchanged=2, removed=1).added
+    3
+    """
+
+    added: int = 0
+    unchanged: int = 0
+    removed: int = 0
+
+
+def update(
+    index: CorpusIndex,
+    parts: Iterable[Part],
+    *,
+    commit_size: int,
+    encode_size: int | None = None,
+    replace: bool = False,
+    progress: Progress = _ignore,
+) -> Update:
+    """Add what an index lacks of a source, and replace what has changed.
+
+    A passage or page is unchanged if the index holds it with the fingerprint of its file, a record
+    if the index holds its id. What a file no longer has is removed. Interrupted, the next update
+    goes on after the last commit.
+
+    Parameters
+    ----------
+    index
+        The index.
+    parts
+        The documents of each record or file.
+    commit_size
+        Number of documents per commit.
+    encode_size
+        Number of documents whose contents are in memory at a time; by default ``commit_size``.
+    replace
+        Whether to encode unchanged documents again.
+    progress
+        Called with the numbers of parts and of documents done since the last call.
+    """
+    state = _Update(index, commit_size, encode_size or commit_size, replace, progress)
+    for part in parts:
+        state.take(part)
+    return state.finish()
+
+
+class _Update:
+    def __init__(
+        self,
+        index: CorpusIndex,
+        commit_size: int,
+        encode_size: int,
+        replace: bool,
+        progress: Progress,
+    ) -> None:
+        self.index = index
+        self.commit_size = commit_size
+        self.encode_size = encode_size
+        self.replace = replace
+        self.progress = progress
+        self.added = self.unchanged = 0
+        self.outdated: list[DocumentId] = []
+        # Documents to be encoded, and encoded ones to be committed.
+        self.waiting: dict[DocumentId, tuple[Document, Any]] = {}
+        self.encoded: dict[DocumentId, tuple[Document, NDArray[np.float32]]] = {}
+
+    def take(self, part: Part) -> None:
+        known = {} if part.file is None else self.index.of_file(part.file)
+        stays = set()
+        for document in part.documents:
+            held = known.get(str(document.id))
+            # Documents of old catalogues have no fingerprint.
+            is_unchanged = held is not None and held in ("", document.fingerprint)
+            is_twice = document.id in self.waiting or document.id in self.encoded
+            if not self.replace and (is_unchanged or is_twice):
+                self.unchanged += 1
+                stays.add(document.id)
+                continue
+            content = part.content(document)
+            if content is not None:
+                stays.add(document.id)
+                self.waiting[document.id] = (document, content)
+                if len(self.waiting) >= self.encode_size:
+                    self.encode()
+        self.outdated += [
+            i
+            for i, fingerprint in known.items()
+            if i not in stays and (self.replace or fingerprint not in ("", part.fingerprint))
+        ]
+        self.progress(1, 0)
+
+    def encode(self) -> None:
+        """Encode the documents that are waiting; commit if there are enough."""
+        if not self.replace:
+            # Asked for together, because the index may be in a database.
+            records = [i for i, (document, _) in self.waiting.items() if not document.fingerprint]
+            for i in set(records) - set(self.index.missing(records)):
+                del self.waiting[i]
+                self.unchanged += 1
+        if self.waiting:
+            contents = [content for _, content in self.waiting.values()]
+            embeddings = self.index.encoder.encode_documents(
+                contents, lambda documents: self.progress(0, documents)
+            )
+            for (document, _), embedding in zip(self.waiting.values(), embeddings, strict=True):
+                self.encoded[document.id] = (document, embedding)
+            self.waiting.clear()
+        if len(self.encoded) >= self.commit_size:
+            self.commit()
+
+    def commit(self) -> None:
+        documents = [document for document, _ in self.encoded.values()]
+        embeddings = [embedding for _, embedding in self.encoded.values()]
+        self.added += self.index.add_encoded(documents, embeddings)
+        self.encoded.clear()
+
+    def finish(self) -> Update:
+        self.encode()
+        self.commit()
+        if self.outdated:
+            self.index.remove(self.outdated)
+        return Update(self.added, self.unchanged, len(self.outdated))

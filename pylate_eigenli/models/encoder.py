@@ -1,0 +1,154 @@
+"""The protocol of a model: queries and documents in, one array of token embeddings each out."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Advance = Callable[[int], None]
+"""Called with the number of documents encoded since the last call."""
+
+ModelT = TypeVar("ModelT")
+_HASHED_BYTES = 1 << 20  # of each end of a file: weights of many gigabytes are not read whole
+
+
+def ignore(_: int) -> None:
+    """Ignore progress."""
+
+
+class Encoder(Protocol):
+    """What an index needs of a model; documents are texts or images.
+
+    Examples
+    --------
+    >>> class Letters:
+    ...     name = fingerprint = "letters"
+    ...     def load(self):
+    ...         pass
+    ...     def encode_queries(self, queries):
+    ...         return [np.eye(26, dtype=np.float32)[[ord(c) - 97 for c in q]] for q in queries]
+    ...     def encode_documents(self, documents, advance=ignore):
+    ...         return self.encode_queries(documents)
+    ...     def query_tokens(self, queries):
+    ...         return [list(query) for query in queries]
+    >>> encoder: Encoder = Letters()
+    >>> encoder.encode_queries(["red"])[0].shape
+    (3, 26)
+    """
+
+    @property
+    def name(self) -> str:
+        """Name or absolute path of the model."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the weights and the settings of the model; empty if they are not known."""
+
+    def load(self) -> None:
+        """Load the model now rather than at its first use."""
+
+    def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Encode queries. Shape of each: (tokens, d), float32."""
+
+    def encode_documents(
+        self, documents: Sequence[Any], advance: Advance = ignore
+    ) -> list[NDArray[np.float32]]:
+        """Encode documents. Shape of each: (tokens, d), float32."""
+
+    def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
+        """Return the token that each row of a query's embeddings belongs to."""
+
+
+class LazyEncoder(ABC, Generic[ModelT]):
+    """A model that is loaded at its first use and that threads can share.
+
+    Parameters
+    ----------
+    name
+        Name on the Hugging Face Hub, or path of a folder.
+
+    Examples
+    --------
+    >>> class Constant(LazyEncoder[float]):
+    ...     def _load(self):
+    ...         return 1.0
+    >>> Constant("nobody/constant").name
+    'nobody/constant'
+    """
+
+    def __init__(self, name: str) -> None:
+        # An absolute path means the same in every working folder.
+        self.name = str(Path(name).resolve()) if Path(name).is_dir() else name
+        # A fast tokenizer fails if two threads use it at once.
+        self._in_use = threading.RLock()
+
+    @abstractmethod
+    def _load(self) -> ModelT:
+        """Load the model."""
+
+    @cached_property
+    def _model(self) -> ModelT:
+        return self._load()
+
+    def load(self) -> None:
+        """Load the model now rather than at its first use."""
+        with self._in_use:
+            self._model  # noqa: B018
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """See :func:`fingerprint_of`."""
+        return fingerprint_of(self.name)
+
+
+def is_gone(name: str) -> bool:
+    """Return whether a model was a folder that no longer exists."""
+    return Path(name).is_absolute() and not Path(name).is_dir()
+
+
+def fingerprint_of(name: str) -> str:
+    """Return a string that changes with the files of a model; empty if they are not here.
+
+    It is the commit of a model of the Hub. Of a folder it is a hash of the names, sizes and
+    contents of its files; of large files, only both ends are read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "config.json").write_text("{}")
+    >>> fingerprint_of(str(folder)), fingerprint_of("nobody/has-such-a-model")
+    ('555dc36908b373a3', '')
+    """
+    folder = Path(name)
+    if not name or not folder.is_dir():
+        return _commit_of(name)
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        size = path.stat().st_size
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(_HASHED_BYTES))
+            file.seek(max(_HASHED_BYTES, size - _HASHED_BYTES))
+            digest.update(file.read())
+    return digest.hexdigest()[:16]
+
+
+def _commit_of(name: str) -> str:
+    """Return the commit of a model that was downloaded from the Hub; empty if none was."""
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        file = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        return ""
+    return Path(file).parent.name if isinstance(file, str) else ""
