@@ -41,10 +41,6 @@ def export(
         ),
     ] = None,
     dtype: Annotated[Number, typer.Option(help="Type of the numbers in a file.")] = Number.float32,
-    store: Annotated[
-        str | None,
-        typer.Option(help="Refuse a file of vectors too long for this engine, say pgvector."),
-    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the index that searches the server; by default beside INDEX."),
@@ -75,7 +71,6 @@ def export(
                 uri,
                 format=to.value,
                 dtype=dtype.value,
-                store=store,
                 show_progress=not as_json,
             )
             report = {"documents": len(opened), "file": uri}

@@ -17,8 +17,7 @@ from typing_extensions import Self
 
 from ..errors import UnknownDocumentError
 from ..indexes.databases import chunks
-from ..indexes.databases.served_index import ServedSVIndex
-from ..indexes.open_index import holds_index, is_served, open_index
+from ..indexes.open_index import holds_index, in_database, open_index
 from ..indexes.single_vector import EigenLISVIndex
 from ..models.text_encoder import Advance, EncodedQuery, TextEncoder, ignore
 from ..scores.explanation import explain_found, spectrum
@@ -85,9 +84,9 @@ class TextIndex:
             with Store(self.path).transaction(override=True):
                 self.texts.clear()
         # What is left to empty now is what a server holds.
-        self.index = open_index(path, override=override and is_served(settings), **settings)
+        self.index = open_index(path, override=override and in_database(settings), **settings)
         self._turn: AbstractContextManager[Any] = nullcontext()
-        if isinstance(self.index, ServedSVIndex) and self.index._server.embedded:
+        if not self.index.thread_safe:
             self._turn = threading.RLock()  # an embedded database is not made for threads
 
     def reopened(self) -> TextIndex:
@@ -96,7 +95,7 @@ class TextIndex:
         A server has one state only, and an embedded one takes one connection: both then share it.
         """
         other = copy(self)
-        if not isinstance(self.index, ServedSVIndex):
+        if not self.index.in_database:
             other.index = open_index(self.path)
         return other
 
@@ -199,7 +198,7 @@ class TextIndex:
         self, documents: Sequence[TextDocument], model: str | None = None
     ) -> Iterator[None]:
         """Change the texts of documents, and say who encoded them, with the index in the block."""
-        if isinstance(self.index, ServedSVIndex):
+        if self.index.in_database:
             with self._changing_served(documents, model):
                 yield
             return
@@ -362,7 +361,7 @@ def rehearse(
     """
     with TemporaryDirectory() as scratch:
         open_index(Path(scratch) / "empty", **settings).close()
-        if is_served(settings):
+        if in_database(settings):
             instead = dict.fromkeys(("backend", "backend_options", "uri", "token"))
             settings = {**settings, **instead}
         with TextIndex(Path(scratch) / "index", model=model, **settings) as index:

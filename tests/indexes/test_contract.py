@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from benchmarks import synthetic
 from pylate import retrieve
 from pylate.scores import colbert_scores
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError
 from pylate_eigenli.indexes.ann import accelerator
-from benchmarks import synthetic
 
 D, K, N = 24, 6, 120
 LIBRARIES = {

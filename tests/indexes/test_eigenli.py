@@ -9,8 +9,14 @@ import torch
 from helpers.definition import projector, ranking, score, unit_rows
 from pylate import rank, retrieve
 
-from pylate_eigenli import (EigenLIIndex, IndexFormatError, IndexLockedError, UnknownDocumentError, rerank)
-from pylate_eigenli.indexes.screen import Panel
+from pylate_eigenli import (
+    EigenLIIndex,
+    IndexFormatError,
+    IndexLockedError,
+    UnknownDocumentError,
+    rerank,
+)
+from pylate_eigenli.indexes.exact_search import Panel
 from pylate_eigenli.storage import Store
 
 D, K = 16, 5
