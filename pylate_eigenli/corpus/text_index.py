@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from copy import copy
 from dataclasses import asdict
 from pathlib import Path
@@ -130,14 +130,16 @@ class TextIndex:
     def about(self) -> dict[str, Any]:
         """Return what the index holds and how it was made, as JSON values."""
         index = self.index
-        documents, nbytes = len(self), index.nbytes
+        documents, nbytes = len(self), None
+        with suppress(ValueError):  # a remote database does not say
+            nbytes = index.nbytes
         return {
             "path": str(self.path),
             "kind": index.kind,
             "documents": documents,
             "dim": index.dim,
             "bytes": nbytes,
-            "bytes_per_document": round(nbytes / documents) if documents else 0,
+            "bytes_per_document": None if nbytes is None else round(nbytes / max(documents, 1)),
             "settings": asdict(index.settings),
             "model": self.model,
             "generation": index.generation,

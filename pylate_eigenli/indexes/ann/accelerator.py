@@ -104,36 +104,32 @@ class Accelerator:
         codec
             Reads the vectors.
         """
-        _build(transaction, codec)
-
-
-def _build(transaction: Transaction, codec: VectorCodec) -> None:
-    snapshot, settings = transaction.base, codec.settings
-    size = len(snapshot)
-    # One of its own, because it is changed in place while others may be searching.
-    backend = _load(snapshot, settings)
-    covered = 0
-    if backend is not None:
-        present = snapshot.collection[_ANN_LABELS]
-        gone = np.setdiff1d(present, _living_labels(snapshot))
-        if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
-            backend = None
-        else:
-            covered = snapshot.meta["covered"]
-            backend.remove(gone)
-    if backend is None:
-        backend = backends.make(
-            settings.backend, codec.encoder.width, size, settings.backend_options
-        )
-        if backend.sample_size:
-            backend.train(_sample(snapshot, codec, backend.sample_size))
-    for labels, vectors in _vectors(snapshot, codec, covered):
-        backend.add(labels, vectors.numpy())
-    structure = backend.to_bytes()
-    transaction.set_collection(_ANN, structure)
-    transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
-    transaction.meta["covered"] = snapshot.meta["next_label"]
-    transaction.meta["ann"] = f"{zlib.crc32(structure.data):08x}"
+        snapshot, settings = transaction.base, codec.settings
+        size = len(snapshot)
+        # One of its own, because it is changed in place while others may be searching.
+        backend = _load(snapshot, settings)
+        covered = 0
+        if backend is not None:
+            present = snapshot.collection[_ANN_LABELS]
+            gone = np.setdiff1d(present, _living_labels(snapshot))
+            if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
+                backend = None
+            else:
+                covered = snapshot.meta["covered"]
+                backend.remove(gone)
+        if backend is None:
+            backend = backends.make(
+                settings.backend, codec.encoder.width, size, settings.backend_options
+            )
+            if backend.sample_size:
+                backend.train(_sample(snapshot, codec, backend.sample_size))
+        for labels, vectors in _vectors(snapshot, codec, covered):
+            backend.add(labels, vectors.numpy())
+        structure = backend.to_bytes()
+        transaction.set_collection(_ANN, structure)
+        transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
+        transaction.meta["covered"] = snapshot.meta["next_label"]
+        transaction.meta["ann"] = f"{zlib.crc32(structure.data):08x}"
 
 
 def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:

@@ -221,12 +221,12 @@ class DatabaseDocuments:
                     if document_id in sent:
                         raise ValueError(f"document id {document_id!r} is given twice")
                     sent[document_id] = None
-                everything = np.arange(len(ids))
+                vectors = codec.read(batch, np.arange(len(ids)))
                 rows = None
                 if codec.settings.keeps_rows:
                     rows = to_bytes(columns.without_vectors(batch))
-                uploader.put(Batch(ids, codec.read(batch, everything).numpy(), rows))
-                matrices = matrices + codec.matrix_sum(batch, everything)
+                uploader.put(Batch(ids, vectors.numpy(), rows))
+                matrices = matrices + codec.encoder.matrix_sum(vectors)
         if sent:
             verify(self._database, list(sent))
             self._changed(np.asarray(matrices), len(sent))
