@@ -419,7 +419,7 @@ class TestRefusedChanges:
             (range(2), lambda x: [x[0], np.ones((2, 3))], ValueError, "document 1 has dimension 3"),
             (range(2), lambda x: [x[0], np.zeros((2, D))], ValueError, "document 1 has no tokens"),
             (range(2), lambda x: [x[0], np.zeros((0, D))], ValueError, "document 1 has no tokens"),
-            (range(2), lambda x: [x[0], "text"], TypeError, "document 1: cannot be read"),
+            (range(2), lambda x: [x[0], "text"], TypeError, "document 1 is not a matrix"),
             ([], lambda x: [], ValueError, "no documents were given"),
         ],
     )
