@@ -77,10 +77,10 @@ class CorpusIndex(ABC):
         # The files are empty now; only a database still has to be emptied.
         in_database = settings.get("backend") in databases.NAMES
         self.index = open_index(path, override=override and in_database, **settings)
-        self._in_database = getattr(self.index.settings, "backend", None) in databases.NAMES
+        self._in_database = self.index.in_database
         # An embedded database is not made for threads.
         self._turn: AbstractContextManager[Any] = (
-            threading.RLock() if self._in_database else nullcontext()
+            nullcontext() if self.index.thread_safe else threading.RLock()
         )
 
     @abstractmethod
@@ -148,7 +148,9 @@ class CorpusIndex(ABC):
     def about(self) -> dict[str, Any]:
         """Return what the index holds and how it was made, as JSON values."""
         index = self.index
-        documents, nbytes = len(self), index.nbytes
+        documents, nbytes = len(self), None
+        with suppress(ValueError):  # a remote database does not report its size
+            nbytes = index.nbytes
         return {
             "path": str(self.path),
             "kind": index.kind,
@@ -156,7 +158,7 @@ class CorpusIndex(ABC):
             "documents": documents,
             "dim": index.dim,
             "bytes": nbytes,
-            "bytes_per_document": round(nbytes / documents) if documents else 0,
+            "bytes_per_document": None if nbytes is None else round(nbytes / max(documents, 1)),
             "settings": asdict(index.settings),
             "model": self.model,
             "generation": index.generation,

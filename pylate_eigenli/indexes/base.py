@@ -1,43 +1,37 @@
-"""What every index of this library shares: settings, transactions and the background.
-
-A concrete index says what a batch of documents is stored as and how queries find documents.
-"""
+"""What both kinds of index share: the interface of PyLate's indexes, over a store of documents."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from pylate.indexes.base import Base
 from pylate.rank import RerankResult
-from tqdm.auto import tqdm
 from typing_extensions import Self
 
 from ..spectral.background import Background, Queries, QueryFilter
-from ..errors import IndexFormatError
-from .inputs import allowed_rows, checked_k, document_batches, several
-from .exact_search import Hits
 from ..spectral.settings import check_query_options
-from ..storage import DocumentId, Segment, Snapshot, Store, Transaction
-from ..storage.ids import checked_ids
+from ..storage import DocumentId, Snapshot
+from ..storage.ids import checked_id, checked_ids
 from ..storage.manifest import Manifest
-from ..tokens import TokenBatch, collect
+from ..tokens import collect
+from ..vectors.encoder import QueryVectors
+from .collection import CodecT, Collection, SettingsT
+from .documents import DocumentStore, SearchRequest, Subset, TokenBatches, progress_bar
+from .inputs import checked_k, document_batches, grouped_ids, several
+from .results import Found
 
-SettingsT = TypeVar("SettingsT", bound=Any)
-# For each query the sorted global rows to choose from, or None for all; None if that holds for all.
-Allowed: TypeAlias = Sequence[NDArray[np.int64] | None] | None
-Find: TypeAlias = Callable[[Snapshot, Queries, int, Allowed], Iterable[Hits]]
+_VECTOR_BYTES = 16 << 20
 
 
-class DocumentIndex(Base, Generic[SettingsT]):
-    """A PyLate index in a folder of crash-safe files.
+class DocumentIndex(Base, Generic[SettingsT, CodecT]):
+    """A PyLate index.
 
     Parameters
     ----------
@@ -59,6 +53,7 @@ class DocumentIndex(Base, Generic[SettingsT]):
     is_end_to_end_index = True
     kind: ClassVar[str]
     settings_type: type[SettingsT]
+    _documents: DocumentStore
 
     def __init__(
         self,
@@ -69,89 +64,51 @@ class DocumentIndex(Base, Generic[SettingsT]):
         device: str | None,
         show_progress: bool,
     ) -> None:
-        self._wanted = {name: value for name, value in settings.items() if value is not None}
-        self.settings_type(**self._wanted)  # refuses bad values before anything is touched
+        wanted = {name: value for name, value in settings.items() if value is not None}
+        self.settings_type(**wanted)  # refuses bad values before anything is touched
         self.index_folder = index_folder
         self.index_name = index_name
         self.device = device
         self.show_progress = show_progress
+        self._companion: Callable[[int], None] | None = None
         # What was computed last, and of which state.
         self._filter: tuple[Manifest, float, float, QueryFilter] | None = None
-        self._companion: Callable[[int], None] | None = None
-        self._store: Store | None = Store(Path(index_folder) / index_name)
+        self._collection: Collection[SettingsT, CodecT] = Collection(
+            Path(index_folder) / index_name,
+            self.kind,
+            self.settings_type,
+            wanted,
+            self._new_codec,
+            self._load_codec,
+        )
         if override:
-            with self._store.transaction(override=True):
+            with self._collection.store.transaction(override=True):
                 pass
-        self._settings_of(self._snapshot)
-
-    # --- what a concrete index adds -----------------------------------------------------------
+        self._collection.settings(self._snapshot)  # refuses an index that cannot be read
 
     @abstractmethod
-    def _append(
-        self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch
-    ) -> NDArray[np.float64]:
-        """Compress a batch of documents, append it, and return the sum of their matrices (d, d)."""
+    def _new_codec(self, settings: SettingsT) -> CodecT:
+        """Return what makes columns of documents, for an index that holds none."""
 
     @abstractmethod
-    def _matrix_sum(
-        self, snapshot: Snapshot, segment: Segment, documents: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Return the sum of the matrices of stored documents (d, d), as :meth:`_append` had it."""
-
-    def _comparable(self, snapshot: Snapshot, queries: TokenBatch) -> TokenBatch:
-        """Return the tokens that are compared with subspaces."""
-        return self._settings_of(snapshot)[0].centred_queries(queries)  # type: ignore[no-any-return]
-
-    @abstractmethod
-    def _find(
-        self,
-        snapshot: Snapshot,
-        queries: Queries,
-        k: int,
-        allowed: Allowed,
-    ) -> Iterable[Hits]:
-        """Return the best documents of every query, of those allowed."""
-
-    def _changed(self) -> None:
-        """React to a change of the documents that has just been committed."""
+    def _load_codec(self, settings: SettingsT, arrays: Mapping[str, NDArray[Any]]) -> CodecT:
+        """Return what makes columns of documents, given the arrays of the collection."""
 
     # --- settings and state -------------------------------------------------------------------
 
     @property
-    def _open_store(self) -> Store:
-        if self._store is None:
-            raise ValueError(f"the index {self.index_name!r} is closed")
-        return self._store
-
-    @property
     def _snapshot(self) -> Snapshot:
-        return self._open_store.snapshot
-
-    def _settings_of(self, snapshot: Snapshot) -> tuple[SettingsT, int | None]:
-        """Return the settings and dimension of a state; those asked for if it has none yet."""
-        meta = snapshot.meta
-        if not meta:
-            return self.settings_type(**self._wanted), None
-        where = Path(self.index_folder) / self.index_name
-        if meta.get("kind") != self.kind:
-            raise IndexFormatError(
-                f"{where} holds an index of kind {meta.get('kind')!r}, not {self.kind!r}"
-            )
-        try:
-            settings, dim = self.settings_type(**meta["settings"]), int(meta["dim"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise IndexFormatError(f"the settings of {where} cannot be read: {error}") from error
-        return settings.opened_with(self._wanted, where), dim
+        return self._collection.snapshot
 
     @property
     def settings(self) -> SettingsT:
         """What the index is made with."""
-        return self._settings_of(self._snapshot)[0]
+        return self._collection.settings(self._snapshot)
 
     @property
     def dim(self) -> int | None:
         """Dimension of the token vectors, None before the first document."""
-        return self._settings_of(self._snapshot)[1]
+        return self._collection.dim(self._snapshot)
 
     @property
     def generation(self) -> int:
@@ -161,34 +118,42 @@ class DocumentIndex(Base, Generic[SettingsT]):
     @property
     def nbytes(self) -> int:
         """Bytes on disk, removed documents that still take space included."""
-        return self._snapshot.nbytes
+        return self._documents.nbytes(self._snapshot)
+
+    @property
+    def in_database(self) -> bool:
+        """Whether a vector database holds the documents."""
+        return self._documents.in_database
+
+    @property
+    def thread_safe(self) -> bool:
+        """Whether threads may use the index at the same time; an embedded database is for one."""
+        return self._documents.thread_safe
 
     def __len__(self) -> int:
-        return len(self._snapshot)
+        return self._documents.count(self._snapshot)
 
     def __contains__(self, document_id: object) -> bool:
-        return document_id in self._snapshot
+        return not self._documents.missing(self._snapshot, [checked_id(document_id)])
 
     def missing(self, documents_ids: Iterable[DocumentId]) -> list[DocumentId]:
         """Return the ids that the index does not hold."""
-        ids = checked_ids(documents_ids)
-        rows = self._snapshot.locate(ids)
-        return [document_id for document_id, row in zip(ids, rows, strict=True) if row < 0]
+        return self._documents.missing(self._snapshot, checked_ids(documents_ids))
 
     def refresh(self) -> bool:
         """Move on to what other processes have committed since; return whether anything changed."""
-        return self._open_store.refresh()
+        return self._collection.store.refresh()
 
     def compact(self) -> Self:
         """Give the space of removed and replaced documents back to the disk."""
-        self._open_store.compact()
+        self._documents.compact()
         return self
 
     def close(self) -> None:
-        """Let go of the files and of the memory used for searching."""
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        """Let go of the files, of connections and of the memory used for searching."""
+        if not self._collection.is_closed:
+            self._documents.close()
+            self._collection.close()
 
     def __getstate__(self) -> NoReturn:
         raise TypeError(
@@ -217,8 +182,9 @@ class DocumentIndex(Base, Generic[SettingsT]):
     ) -> Self:
         """Add documents; one whose id is already there is replaced.
 
-        All of them become part of the index at once, when the last one is in: an error, or a
-        process that is killed, leaves the index as it was.
+        In files all of them become part of the index at once, when the last one is in: an error, or
+        a process that is killed, leaves the index as it was. A database shows them as they arrive;
+        if an upload is interrupted, adding the same documents again completes it.
 
         Parameters
         ----------
@@ -230,53 +196,32 @@ class DocumentIndex(Base, Generic[SettingsT]):
         batch_size
             Number of documents that are compressed at a time.
         """
-        with self._open_store.transaction() as transaction:
-            settings, dim = self._settings_of(transaction.base)
-            background = self._background(transaction.base)
-            total, batches = document_batches(
+
+        def batches(dim: int | None) -> TokenBatches:
+            progress.total, found = document_batches(
                 documents_ids, documents_embeddings, batch_size, dim, self.device
             )
-            with self._progress(total) as progress:
-                for ids, tokens in batches:
-                    if dim is None:
-                        transaction.meta.update(
-                            kind=self.kind, settings=asdict(settings), dim=tokens.dim
-                        )
-                    replaced = self._matrices_of(transaction.base, ids)
-                    matrices = self._append(transaction, ids, tokens)
-                    background = background or Background.empty(len(matrices))
-                    background = background.minus(*replaced).plus(matrices, len(ids))
-                    progress.update(len(ids))
-            assert background is not None  # there was a batch
-            transaction.meta["background"] = background.to_json()
-            self._about_to_commit(transaction)
-        self._changed()
+            return found
+
+        with progress_bar(self.show_progress) as progress:
+            self._documents.add(batches, progress, self._companion)
         return self
 
     @contextmanager
     def accompanied(self, companion: Callable[[int], None]) -> Iterator[None]:
-        """Have changes within the block tell somebody just before they are committed.
+        """Have changes within the block call a function just before they are committed.
 
         Parameters
         ----------
         companion
-            Called with the number of the state that the commit makes, at a time when nobody else
-            can write. If it raises, nothing is committed.
+            Called with the generation that the commit makes, at a time when nobody else can write.
+            If it raises, nothing is committed. A database commits nothing, and refuses one.
         """
         self._companion = companion
         try:
             yield
         finally:
             self._companion = None
-
-    def _about_to_commit(self, transaction: Transaction) -> None:
-        if self._companion is not None:
-            self._companion(transaction.base.generation + 1)
-
-    def _progress(self, total: int | None) -> tqdm[NoReturn]:
-        return tqdm(
-            total=total, desc="Adding documents", unit="doc", disable=not self.show_progress
-        )
 
     def update_documents(
         self, documents_ids: DocumentId | Iterable[DocumentId], documents_embeddings: Any
@@ -287,52 +232,17 @@ class DocumentIndex(Base, Generic[SettingsT]):
     def remove_documents(  # type: ignore[override]
         self, documents_ids: DocumentId | Iterable[DocumentId]
     ) -> Self:
-        """Remove documents. An id that the index does not hold is an error and removes nothing."""
-        ids = list(several(documents_ids))
-        with self._open_store.transaction() as transaction:
-            self._settings_of(transaction.base)
-            transaction.remove(ids)
-            background = self._background(transaction.base)
-            if background is not None:
-                background = background.minus(*self._matrices_of(transaction.base, ids))
-                transaction.meta["background"] = background.to_json()
-            self._about_to_commit(transaction)
-        self._changed()
+        """Remove documents. An unknown id raises an error, and nothing is removed."""
+        self._documents.remove(checked_ids(several(documents_ids)), self._companion)
         return self
 
-    def _matrices_of(
-        self, snapshot: Snapshot, ids: Sequence[DocumentId]
-    ) -> tuple[NDArray[np.float64] | float, int]:
-        """Return the sum of the matrices of those documents that are there, and their number."""
-        rows = snapshot.locate(ids)
-        rows = np.unique(rows[rows >= 0])
-        parts = [
-            self._matrix_sum(snapshot, segment, local)
-            for segment, local, _ in snapshot.by_segment(rows)
-        ]
-        return sum(parts, 0.0), len(rows)
-
-    def _background(self, snapshot: Snapshot) -> Background | None:
-        """Return the background of a state, counted if it was made before there was one."""
-        stored = snapshot.meta.get("background")
-        if stored is not None:
-            return Background.from_json(stored)
-        background = None
-        for segment in snapshot.segments:
-            living = np.flatnonzero(segment.alive)
-            for part in np.array_split(living, -(-len(living) // 1024) or 1):
-                matrices = self._matrix_sum(snapshot, segment, part)
-                background = background or Background.empty(len(matrices))
-                background = background.plus(matrices, len(part))
-        return background
-
-    # --- reading ------------------------------------------------------------------------------
+    # --- searching ----------------------------------------------------------------------------
 
     def __call__(
         self,
         queries_embeddings: Any,
         k: int = 10,
-        subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None = None,
+        subset: Subset = None,
         idf: float | None = None,
         background: float | None = None,
     ) -> list[list[RerankResult]]:
@@ -361,53 +271,130 @@ class DocumentIndex(Base, Generic[SettingsT]):
         For each query a list of results with ``id`` and ``score``, best first; of equal ones the
         one added first.
         """
-        return self._answer(self._find, queries_embeddings, k, subset, idf, background)
-
-    def _answer(
-        self,
-        find: Find,
-        queries_embeddings: Any,
-        k: int,
-        subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None,
-        idf: float | None,
-        background: float | None,
-    ) -> list[list[RerankResult]]:
-        """Check and translate a search, let ``find`` do it, and translate its hits back."""
-        k = checked_k(k)
-        snapshot = self._snapshot
-        queries = self._queries(snapshot, queries_embeddings, idf, background)
-        allowed = allowed_rows(snapshot, subset, len(queries))
-        return [
-            [
-                RerankResult(id=document_id, score=score)
-                for document_id, score in zip(snapshot.ids_of(rows), scores.tolist(), strict=True)
-            ]
-            for rows, scores in find(snapshot, queries, k, allowed)
-        ]
+        k, state = checked_k(k), self._snapshot
+        queries = self._queries(state, queries_embeddings, idf, background)
+        return as_results(self._documents.search(state, SearchRequest(queries, k), subset))
 
     def _queries(
         self,
-        snapshot: Snapshot,
+        state: Snapshot,
         queries_embeddings: Any,
         idf: float | None,
         background: float | None,
     ) -> Queries:
         """Return queries as they meet the documents of a state."""
-        settings, dim = self._settings_of(snapshot)
+        settings, dim = self._collection.settings(state), self._collection.dim(state)
         tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
         idf = settings.idf if idf is None else idf
         share = settings.background if background is None else background
         check_query_options(idf, share)
-        comparable = tokens if dim is None else self._comparable(snapshot, tokens)
+        if dim is None:
+            return Queries(tokens, tokens)
+        comparable = self._collection.codec(state).subspaces.transforms.queries(tokens)
         if not idf and not share:
             return Queries(tokens, comparable)
-        return self._query_filter(snapshot, idf, share)(tokens, comparable)
+        return self._query_filter(state, idf, share)(tokens, comparable)
 
-    def _query_filter(self, snapshot: Snapshot, idf: float, share: float) -> QueryFilter:
+    def _query_filter(self, state: Snapshot, idf: float, share: float) -> QueryFilter:
         """Return what a state does to queries, computed once."""
         known = self._filter
-        if known is None or known[0] is not snapshot.manifest or known[1:3] != (idf, share):
-            background = self._background(snapshot)
+        if known is None or known[0] is not state.manifest or known[1:3] != (idf, share):
+            background = self._background(state)
             chosen = QueryFilter() if background is None else background.query_filter(idf, share)
-            known = self._filter = (snapshot.manifest, idf, share, chosen)
+            known = self._filter = (state.manifest, idf, share, chosen)
         return known[3]
+
+    def _background(self, state: Snapshot) -> Background | None:
+        return self._documents.background(state)
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def encode_queries(
+        self, queries_embeddings: Any, idf: float | None = None, background: float | None = None
+    ) -> QueryVectors:
+        """Return the single vectors of queries, to be multiplied with those of :meth:`vectors`.
+
+        Parameters
+        ----------
+        queries_embeddings, idf, background
+            As for a search.
+
+        Returns
+        -------
+        ``vectors`` of shape (queries, D), and ``constants`` of shape (queries,): the score of a
+        document is the inner product of both vectors plus the constant of the query. Constants are
+        zero unless the index has a projection, which drops the mean of all documents.
+        """
+        state = self._snapshot
+        if self._collection.dim(state) is None:
+            raise ValueError(f"the index {self.index_name!r} holds no documents")
+        queries = self._queries(state, queries_embeddings, idf, background)
+        return self._collection.codec(state).encode_queries(queries)
+
+    def vectors(
+        self, documents_ids: Iterable[DocumentId] | None = None, batch_size: int | None = None
+    ) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
+        """Yield the single vectors of documents, whose inner products with queries are the scores.
+
+        Other search engines find what the index finds with these and :meth:`encode_queries`.
+
+        Parameters
+        ----------
+        documents_ids
+            By default all documents, in the order of insertion (of a database, in any order).
+        batch_size
+            Number of documents to yield at a time. By default 16 MB of vectors.
+
+        Yields
+        ------
+        A list of ids and their vectors, of shape (documents, D), float32; D is d (d + 1) / 2 unless
+        the index has projections.
+        """
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        state, ids = self._snapshot, None
+        if documents_ids is not None:
+            ids = checked_ids(several(documents_ids))
+        size = batch_size or max(1, _VECTOR_BYTES // (4 * (self.vector_dim or 1)))
+        codec = self._collection.codec(state)
+        for part in self._documents.columns(state, ids, size, kept=False):
+            yield part.ids(), codec.vectors(part, np.arange(len(part))).numpy()
+
+    @property
+    def vector_dim(self) -> int | None:
+        """Dimension D of the single vectors, None before the first document."""
+        state = self._snapshot
+        dim = self._collection.dim(state)
+        if dim is None:
+            return None
+        return self._collection.codec(state).width(dim)
+
+    def get_documents_embeddings(  # type: ignore[override]
+        self, documents_ids: Sequence[Sequence[DocumentId]]
+    ) -> list[list[NDArray[np.float32]]]:
+        """Return what is kept of documents, in the structure of the ids.
+
+        Parameters
+        ----------
+        documents_ids
+            Lists of ids, for instance the candidates of several queries.
+
+        Returns
+        -------
+        For each id a matrix. Shape: (rows, d), float32.
+        """
+        groups = grouped_ids(documents_ids)
+        flat = [document_id for ids in groups for document_id in ids]
+        matrices = iter(self._documents.kept(self._snapshot, flat))
+        return [[next(matrices) for _ in ids] for ids in groups]
+
+
+def as_results(found: Iterable[Found]) -> list[list[RerankResult]]:
+    """Return what was found as PyLate does."""
+    return [
+        [
+            RerankResult(id=document_id, score=score)
+            for document_id, score in zip(ids, scores.tolist(), strict=True)
+        ]
+        for ids, scores in found
+    ]

@@ -1,83 +1,252 @@
-"""Single vectors as columns of a segment: written, scanned and read back at any precision."""
+"""The columns of documents: the only module that knows their names.
+
+=================  ============  ===================================================================
+``basis``          per row       directions of the document's subspace, by ``EigenLIIndex`` or
+                                 ``keep_bases``
+``floor``          per document  what the subspace gives to all other directions
+``token``          per row       token embeddings, by ``keep_tokens``
+``vector``         per document  the single vector, floats or codes
+``vector_along``   per document  what a code leaves along the axis
+``label``          per document  a number that grows and is never used again
+=================  ============  ===================================================================
+
+Columns of integers have their scales beside them, in ``<name>_scale``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from ..vectors.axis_codes import AxisCodes
-from ..vectors.quantization import Bits, Codes
-from ..storage import Segment
+from ..spectral.subspace import Subspaces
+from ..storage import DocumentId, Segment
+from ..tokens import TokenBatch, offsets_of
+from ..vectors.quantization import StoredVectors, VectorDtype
+from ..vectors.rows import RowDtype, StoredRows
 
-VectorDtype = Literal["float32", "float16", "int8", "int4", "binary"]
-DTYPES: tuple[VectorDtype, ...] = get_args(VectorDtype)
-
-COLUMNS = ("vector", "vector_scale", "vector_along")
-_BITS: dict[str, Bits] = {"int8": 8, "int4": 4, "binary": 1}
-_BLOCK_BYTES = 32 << 20
+_BASIS, _FLOOR, _TOKEN, _LABEL = "basis", "floor", "token", "label"
+_VECTOR, _ALONG = "vector", "vector_along"
 
 
-def encode(vectors: Tensor, dtype: VectorDtype, axis: Tensor | None) -> dict[str, NDArray[Any]]:
-    """Return the columns of vectors (n, D), float32; see :class:`AxisCodes` for the axis."""
-    if dtype not in _BITS:
-        return {"vector": vectors.numpy().astype(dtype)}
-    coded = AxisCodes.encode(vectors, _BITS[dtype], axis)
-    columns: dict[str, NDArray[Any]] = {
-        "vector": coded.codes.values,
-        "vector_scale": coded.codes.scales,
-    }
-    return columns if coded.along is None else {**columns, "vector_along": coded.along}
+class Rows(Protocol):
+    """Documents with named columns: those of a segment, or some that were fetched."""
+
+    @property
+    def offsets(self) -> NDArray[np.int64]:
+        """Document i owns the rows ``offsets[i]:offsets[i + 1]`` of columns per row."""
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a column of that name."""
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column: one entry per document, or per row."""
+
+    def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
+        """Return the ids of the documents at ``rows``, by default of all."""
 
 
-def _coded(columns: Mapping[str, NDArray[Any]], dtype: VectorDtype, dim: int) -> AxisCodes:
-    codes = Codes(columns["vector"], columns["vector_scale"], _BITS[dtype], dim)
-    return AxisCodes(codes, columns.get("vector_along"))
+@dataclass(frozen=True, eq=False)
+class DocumentColumns:
+    """Documents in memory, on their way to or from wherever they are kept.
+
+    Parameters
+    ----------
+    document_ids
+        The ids of the n documents.
+    documents
+        Columns with one entry per document, by name. Shape of each: (n, ...).
+    rows
+        Columns with a run of rows per document, by name. Shape of each: (offsets[-1], ...).
+    offsets
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (n + 1,), int64.
+    """
+
+    document_ids: Sequence[DocumentId]
+    documents: Mapping[str, NDArray[Any]]
+    rows: Mapping[str, NDArray[Any]]
+    offsets: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.document_ids)
+
+    def has(self, name: str) -> bool:
+        return name in self.documents or name in self.rows
+
+    def column(self, name: str) -> NDArray[Any]:
+        return self.documents[name] if name in self.documents else self.rows[name]
+
+    def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
+        chosen = range(len(self)) if rows is None else rows.tolist()
+        return [self.document_ids[row] for row in chosen]
+
+    def take(self, positions: NDArray[np.int64]) -> DocumentColumns:
+        """Return some of the documents, at least one."""
+        ids = self.ids(positions)
+        return _taken(ids, self.documents, self.rows, self.offsets, positions)
+
+    def with_labels(self, first: int) -> DocumentColumns:
+        """Return the documents labelled from a number on."""
+        labels = np.arange(first, first + len(self))
+        return replace(self, documents={_LABEL: labels, **self.documents})
 
 
-def _columns(segment: Segment, rows: slice | NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-    return {name: segment.column(name)[rows] for name in COLUMNS if segment.has(name)}
+# --- writing ------------------------------------------------------------------------------------
 
 
-def scores(
-    segment: Segment,
-    rows: slice | NDArray[np.int64],
-    dtype: VectorDtype,
-    queries: Tensor,
-    axis: Tensor | None,
-) -> NDArray[np.float32]:
-    """Return the inner products of queries (m, D) with the vectors at rows. Shape: (m, rows)."""
-    columns = _columns(segment, rows)
-    if dtype in _BITS:
-        return _coded(columns, dtype, queries.shape[1]).scores(queries, axis)
-    stored = columns["vector"]
-    out = np.empty((len(queries), len(stored)), np.float32)
-    step = max(1, _BLOCK_BYTES // (4 * queries.shape[1]))
-    for begin in range(0, len(stored), step):
-        block = torch.tensor(stored[begin : begin + step], dtype=torch.float32)
-        out[:, begin : begin + step] = (queries @ block.mT).numpy()
-    return out
+def of_subspaces(
+    ids: Sequence[DocumentId], subspaces: Subspaces, dtype: RowDtype
+) -> DocumentColumns:
+    """Return the columns of subspaces."""
+    rows = _row_columns(_BASIS, StoredRows.encode(subspaces.rows, dtype))
+    floors = subspaces.floors.float().cpu().numpy()
+    return DocumentColumns(ids, {_FLOOR: floors}, rows, subspaces.offsets)
 
 
-def decode(
-    columns: Mapping[str, NDArray[Any]], dtype: VectorDtype, dim: int, axis: Tensor | None
-) -> Tensor:
-    """Return what :func:`encode` has made columns of, as they keep it. Shape: (n, D), float32."""
-    if dtype not in _BITS:
-        return torch.tensor(columns["vector"], dtype=torch.float32)
-    return _coded(columns, dtype, dim).decode(axis)
+def of_tokens(ids: Sequence[DocumentId], tokens: TokenBatch, dtype: RowDtype) -> DocumentColumns:
+    """Return the columns of tokens."""
+    rows = _row_columns(_TOKEN, StoredRows.encode(tokens.tokens, dtype))
+    return DocumentColumns(ids, {}, rows, tokens.offsets)
 
 
-def read(
-    segment: Segment,
-    rows: slice | NDArray[np.int64],
-    dtype: VectorDtype,
-    dim: int,
-    axis: Tensor | None,
-) -> Tensor:
-    """Return the vectors at rows, as far as their precision goes. Shape: (rows, D), float32."""
-    return decode(_columns(segment, rows), dtype, dim, axis)
+def of_nothing(ids: Sequence[DocumentId]) -> DocumentColumns:
+    """Return documents without columns."""
+    return DocumentColumns(ids, {}, {}, np.zeros(len(ids) + 1, np.int64))
+
+
+def with_vectors(columns: DocumentColumns, vectors: StoredVectors) -> DocumentColumns:
+    """Return documents with a vector each."""
+    named = {_VECTOR: vectors.values, _scale_of(_VECTOR): vectors.scales, _ALONG: vectors.along}
+    given = {name: array for name, array in named.items() if array is not None}
+    return replace(columns, documents={**given, **columns.documents})
+
+
+def _row_columns(name: str, rows: StoredRows) -> dict[str, NDArray[Any]]:
+    return {name: rows.values} | ({} if rows.scales is None else {_scale_of(name): rows.scales})
+
+
+def _scale_of(name: str) -> str:
+    return f"{name}_scale"
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def has_bases(rows: Rows) -> bool:
+    """Return whether documents come with their bases."""
+    return rows.has(_BASIS)
+
+
+def has_tokens(rows: Rows) -> bool:
+    """Return whether documents come with their tokens."""
+    return rows.has(_TOKEN)
+
+
+def bases(rows: Rows) -> StoredRows:
+    """Return the directions of documents."""
+    return _stored_rows(rows, _BASIS)
+
+
+def tokens(rows: Rows) -> StoredRows:
+    """Return the tokens of documents."""
+    return _stored_rows(rows, _TOKEN)
+
+
+def floors(rows: Rows) -> NDArray[np.float32]:
+    """Return the floors of documents. Shape: (documents,)."""
+    return rows.column(_FLOOR)
+
+
+def labels(rows: Rows) -> NDArray[np.int64]:
+    """Return the labels of documents, ascending. Shape: (documents,)."""
+    return rows.column(_LABEL)
+
+
+def vectors(
+    rows: Rows, chosen: slice | NDArray[np.int64], dtype: VectorDtype, dim: int
+) -> StoredVectors:
+    """Return the vectors of chosen documents, as they are stored."""
+    scales, along = (
+        rows.column(name)[chosen] if rows.has(name) else None
+        for name in (_scale_of(_VECTOR), _ALONG)
+    )
+    return StoredVectors(rows.column(_VECTOR)[chosen], dtype, dim, scales, along)
+
+
+def kept(rows: Rows, documents: NDArray[np.int64]) -> list[NDArray[np.float32]]:
+    """Return the tokens, or else the bases, of chosen documents. Shape of each: (rows, d)."""
+    stored = tokens(rows) if has_tokens(rows) else bases(rows)
+    return stored.decode_items(rows.offsets, documents)
+
+
+def _stored_rows(rows: Rows, name: str) -> StoredRows:
+    scale = _scale_of(name)
+    return StoredRows(rows.column(name), rows.column(scale) if rows.has(scale) else None)
+
+
+# --- moving -------------------------------------------------------------------------------------
+
+
+def without_vectors(columns: DocumentColumns) -> DocumentColumns:
+    """Return documents with what they are re-ranked from only."""
+    of_vectors = {_VECTOR, _scale_of(_VECTOR), _ALONG, _LABEL}
+    rest = {name: x for name, x in columns.documents.items() if name not in of_vectors}
+    return replace(columns, documents=rest)
+
+
+def chosen(segment: Segment, documents: NDArray[np.int64], kept: bool) -> DocumentColumns:
+    """Return chosen documents of a segment, in memory; at least their vectors or bases."""
+    per: dict[str, dict[str, NDArray[Any]]] = {"document": {}, "row": {}}
+    for name, column in segment.schema.items():
+        if column.per == "document" or kept or not segment.has(_VECTOR):
+            per[column.per][name] = segment.column(name)
+    return _taken(segment.ids(documents), per["document"], per["row"], segment.offsets, documents)
+
+
+def _taken(
+    ids: Sequence[DocumentId],
+    documents: Mapping[str, NDArray[Any]],
+    rows: Mapping[str, NDArray[Any]],
+    offsets: NDArray[np.int64],
+    positions: NDArray[np.int64],
+) -> DocumentColumns:
+    """Return the documents at some positions, whose ids are given."""
+    begin, end = offsets[positions], offsets[positions + 1]
+    runs = [slice(*bounds) for bounds in zip(begin.tolist(), end.tolist(), strict=True)]
+    return DocumentColumns(
+        ids,
+        {name: column[positions] for name, column in documents.items()},
+        {name: np.concatenate([column[run] for run in runs]) for name, column in rows.items()},
+        offsets_of(end - begin) if rows else np.zeros(len(ids) + 1, np.int64),
+    )
+
+
+def concatenated(parts: Sequence[DocumentColumns]) -> DocumentColumns:
+    """Return the documents of all parts, at least one, of the same columns."""
+    if len(parts) == 1:
+        return parts[0]
+    return DocumentColumns(
+        [document_id for part in parts for document_id in part.document_ids],
+        {n: np.concatenate([part.documents[n] for part in parts]) for n in parts[0].documents},
+        {n: np.concatenate([part.rows[n] for part in parts]) for n in parts[0].rows},
+        offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
+    )
+
+
+def joined(
+    ids: Sequence[DocumentId], parts: Sequence[Mapping[str, NDArray[Any]]]
+) -> DocumentColumns:
+    """Return documents of which there are the columns of each, at least one."""
+    named = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    per_row = {_TOKEN, _BASIS, _scale_of(_TOKEN), _scale_of(_BASIS)}
+    rows = {name: array for name, array in named.items() if name in per_row}
+    main = _TOKEN if _TOKEN in rows else _BASIS
+    return DocumentColumns(
+        ids,
+        {name: array for name, array in named.items() if name not in per_row},
+        rows,
+        offsets_of([len(part[main]) for part in parts]),
+    )

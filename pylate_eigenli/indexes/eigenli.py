@@ -3,41 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ..spectral.background import Queries, matrix_sum
-from ..vectors.rows import (DTYPES, RowDtype, decode, decode_by_id, decode_documents, encode)
-from .base import Allowed, DocumentIndex
 from ..spectral.filters import SpectralFilter
-from .exact_search import ExactSearch, Hits
-from ..spectral.settings import (Centering, Preset, SpectralSettings, check_choice, with_preset)
-from ..storage import DocumentId, Segment, Snapshot, Transaction
+from ..spectral.settings import Centering, Preset, with_preset
 from ..spectral.subspace import ShortDocuments
-from ..tokens import TokenBatch
+from ..vectors.encoder import SubspaceEncoder
+from ..vectors.rows import RowDtype
+from .base import DocumentIndex
+from .codecs import SubspaceCodec
+from .exact_search import ExactSearch
+from .local_documents import LocalDocuments
+from .settings import Settings
 
 _DEFAULT_MEMORY = 1 << 30
-
-
-@dataclass(frozen=True)
-class Settings(SpectralSettings):
-    """What an index is made with; kept in its manifest and fixed from the first document on.
-
-    Examples
-    --------
-    >>> Settings(k=16, dtype="int8").filter
-    'hard'
-    """
-
-    dtype: RowDtype = "float16"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("dtype", self.dtype, DTYPES)
 
 
 @dataclass(frozen=True)
@@ -60,6 +44,7 @@ class IndexStats:
     Examples
     --------
     >>> import tempfile
+    >>> import torch
     >>> index = EigenLIIndex(tempfile.mkdtemp(), k=2, show_progress=False)
     >>> stats = index.add_documents(["a", "b"], [torch.eye(4), torch.eye(4)[:1]]).stats()
     >>> stats.documents, stats.dim, stats.ranks
@@ -73,7 +58,7 @@ class IndexStats:
     ranks: dict[int, int]
 
 
-class EigenLIIndex(DocumentIndex[Settings]):
+class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
     """Index of document subspaces, searched exactly; takes the place of ``pylate.indexes.PLAID``.
 
     A document's token vectors are replaced by the k leading eigenvectors of their second moment.
@@ -175,35 +160,14 @@ class EigenLIIndex(DocumentIndex[Settings]):
             background=background,
         )
         super().__init__(index_folder, index_name, override, settings, device, show_progress)
-        self._search = ExactSearch(device or "cpu", memory_limit)
+        searcher = ExactSearch(device or "cpu", memory_limit)
+        self._documents = LocalDocuments(self._collection, searcher)
 
-    def _append(
-        self, transaction: Transaction, ids: list[DocumentId], tokens: TokenBatch
-    ) -> NDArray[np.float64]:
-        settings = self.settings_type(**transaction.meta["settings"])
-        subspaces = settings.subspaces(tokens)
-        floors = subspaces.floors.float().cpu().numpy()
-        rows = encode("basis", subspaces.rows, settings.dtype)
-        transaction.append(ids, documents={"floor": floors}, rows=rows, lengths=subspaces.ranks)
-        return matrix_sum(decode("basis", rows), subspaces.ranks, floors)
+    def _new_codec(self, settings: Settings) -> SubspaceCodec:
+        return SubspaceCodec(settings, SubspaceEncoder.of(settings))
 
-    def _matrix_sum(
-        self, snapshot: Snapshot, segment: Segment, documents: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        rows = decode_documents(segment, "basis", documents)
-        lengths = np.array([len(matrix) for matrix in rows])
-        stacked = torch.from_numpy(np.concatenate(rows))
-        return matrix_sum(stacked, lengths, segment.column("floor")[documents])
-
-    def _find(
-        self, snapshot: Snapshot, queries: Queries, k: int, allowed: Allowed
-    ) -> Iterable[Hits]:
-        return self._search.search(snapshot, queries, k, allowed)
-
-    def close(self) -> None:
-        """Let go of the files and of the memory used for searching."""
-        self._search.clear()
-        super().close()
+    def _load_codec(self, settings: Settings, arrays: Mapping[str, NDArray[Any]]) -> SubspaceCodec:
+        return SubspaceCodec.load(settings, arrays)
 
     def stats(self) -> IndexStats:
         """Return the number of documents, their size on disk and a histogram of their ranks."""
@@ -214,26 +178,8 @@ class EigenLIIndex(DocumentIndex[Settings]):
         documents = len(snapshot)
         return IndexStats(
             documents=documents,
-            dim=self._settings_of(snapshot)[1] or 0,
+            dim=self._collection.dim(snapshot) or 0,
             bytes_on_disk=snapshot.nbytes,
             bytes_per_document=snapshot.nbytes / documents if documents else 0.0,
             ranks=dict(sorted(ranks.items())),
         )
-
-    def get_documents_embeddings(  # type: ignore[override]
-        self, documents_ids: Sequence[Sequence[DocumentId]]
-    ) -> list[list[NDArray[np.float32]]]:
-        """Return the bases of documents, in the structure of the ids.
-
-        With a filter other than ``"hard"`` a direction's length is the square root of its weight.
-
-        Parameters
-        ----------
-        documents_ids
-            Lists of ids, for instance the candidates of several queries.
-
-        Returns
-        -------
-        For each id its orthogonal basis. Shape: (rank, d), float32.
-        """
-        return decode_by_id(self._snapshot, "basis", documents_ids)

@@ -2,44 +2,114 @@
 
 Screening gives every document an approximate score and a margin it is correct to. Documents
 within twice the margin of the k-th best are the finalists; they are scored by the definition from
-the stored bases (:mod:`pylate_eigenli.indexes.definition`). So the results do not depend on how a query was
-batched, which documents were cached, or in what order blocks were scanned, and equal documents tie
-exactly.
+the stored bases (:mod:`pylate_eigenli.vectors.row_scores`). So the results do not depend on how a
+query was batched, which documents were cached, or in what order blocks were scanned, and equal
+documents tie exactly.
 
-Screening uses int8 panels (:mod:`pylate_eigenli.indexes.screen`), built when a segment is first searched
-and kept in memory up to a limit. Segments beyond it are scored from the bases, block by block.
+Screening uses panels of 8-bit codes, built when a segment is first searched and kept in memory up to
+a limit. Segments beyond it are scored from the bases, block by block.
+
+A document's score is one inner product of packed matrices (:mod:`pylate_eigenli.vectors.packing`). At
+8 bits such a vector takes d (d + 1) / 2 bytes, about as much as the float16 basis itself, and is
+compared with a query many times faster. The rounding errors are known, so screening can say by
+how much a score may be off: whatever could be among the best is then scored exactly.
+
+That takes errors that are independent of each other, which those of regular vectors are not: where
+most entries are small, say, all of them are rounded to zero. So every vector is moved by the same
+random fractions of a step before it is rounded, and its scores are moved back (a subtractive
+dither). The errors are then uniform and independent, whatever the vectors are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from typing import Any, NamedTuple
+import math
+from collections.abc import Hashable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..spectral.background import Queries
-from ..vectors.rows import decode_range
-from .definition import exact_scores
-from .screen import Panel
 from ..storage import Segment, Snapshot
-from ..tokens import TokenBatch
-from ..vectors.packing import pack, pack_queries
+from ..tokens import TokenBatch, offsets_of
+from ..vectors.packing import pack, pack_queries, pack_subspaces, packed_dim
+from ..vectors.quantization import Codes, code_width
+from ..vectors.row_scores import subspace_scores
+from . import columns
+from .documents import Allowed, SearchRequest
+from .results import Hits
 
 # float32 products of unit vectors, summed over a query of total mass 1, are this close.
 _FLOAT_MARGIN = 4e-6
 _BLOCK_BYTES = 32 << 20
 _SCORES_BYTES = 64 << 20
 _FEW_CANDIDATES = 2048  # so few are scored by the definition at once
+# A weighted sum of independent uniform errors stays within this many standard deviations but once
+# in 10^13 times.
+_DEVIATIONS = 8.0
+_STEPS = 127.5  # from zero to the largest entry at 8 bits
 
 
-class Hits(NamedTuple):
-    """Global rows of the best documents of a query and their scores, best first."""
+class Panel:
+    """Rounded packed projectors of some documents.
 
-    rows: NDArray[np.int64]
-    scores: NDArray[np.float32]
+    Parameters
+    ----------
+    bases
+        Shape: (directions of all documents, d), float32.
+    offsets
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,).
+    floors
+        See :mod:`pylate_eigenli.spectral.subspace`. Shape: (documents,).
+    """
+
+    def __init__(
+        self, bases: Tensor, offsets: NDArray[np.int64], floors: NDArray[np.float32]
+    ) -> None:
+        n, dim = len(offsets) - 1, packed_dim(bases.shape[1])
+        self._codes = Codes(
+            np.empty((n, code_width(dim, 8)), np.uint8), np.empty(n, np.float32), 8, dim
+        )
+        self._dither = torch.rand(dim, generator=torch.Generator().manual_seed(0)) - 0.5
+        at_once = max(1, _BLOCK_BYTES // (4 * dim))
+        for begin in range(0, n, at_once):
+            part = slice(begin, min(begin + at_once, n))
+            packed = pack_subspaces(bases, offsets[begin : part.stop + 1], floors[part])
+            codes = Codes.encode(self._dithered(packed), 8)
+            self._codes.values[part], self._codes.scales[part] = codes.values, codes.scales
+
+    def _dithered(self, packed: Tensor) -> Tensor:
+        """Move vectors (n, d (d + 1) / 2), in place, by fractions of the step they get."""
+        step = packed.new_zeros(len(packed), 1)
+        # Moving the largest entry changes the step a little; doing so again hardly does.
+        for _ in range(2):
+            wanted = torch.linalg.vector_norm(packed, math.inf, dim=1, keepdim=True) / _STEPS
+            packed.addcmul_(wanted - step, self._dither)
+            step = wanted
+        return packed
+
+    @staticmethod
+    def nbytes_per_document(d: int) -> int:
+        """Return the memory one document takes."""
+        return packed_dim(d) + 4
+
+    @property
+    def nbytes(self) -> int:
+        """The memory the panel takes."""
+        return self._codes.values.nbytes + self._codes.scales.nbytes
+
+    def scores(self, queries: Tensor) -> NDArray[np.float32]:
+        """Return approximate scores of packed queries (n, d (d + 1) / 2). Shape: (n, documents)."""
+        moved = (queries @ self._dither).numpy()[:, None] * self._codes.scales
+        return np.asarray(self._codes.scores(queries) - moved)
+
+    def margin(self, queries: Tensor) -> NDArray[np.float64]:
+        """Return how far from the truth a score of each query may be. Shape: (n,)."""
+        norms = torch.linalg.vector_norm(queries, dim=1).double().numpy()
+        # Rounding to a step s is off by s / sqrt(12) on average.
+        deviation = float(self._codes.scales.max(initial=0.0)) / math.sqrt(12)
+        return np.asarray(_DEVIATIONS * deviation * norms)
 
 
 class ExactSearch:
@@ -66,24 +136,22 @@ class ExactSearch:
     def search(
         self,
         snapshot: Snapshot,
-        queries: Queries,
-        k: int,
-        allowed: Sequence[NDArray[np.int64] | None] | None = None,
+        request: SearchRequest,
+        allowed: Allowed = None,
     ) -> Iterator[Hits]:
-        """Yield the hits of every query, at most k.
+        """Yield the hits of every query.
 
         Parameters
         ----------
         snapshot
-            The documents, with columns ``basis`` (per row) and ``floor``.
-        queries
-            Their tokens on the CPU.
-        k
-            Number of documents wanted per query.
+            The documents, as :class:`pylate_eigenli.EigenLIIndex` stores them.
+        request
+            What to find.
         allowed
             For each query the sorted global rows of living documents to choose from, or None for
             all of them.
         """
+        queries, k = request.queries, request.k
         present = {segment.record.data for segment in snapshot.segments}
         # Lists, here and below, because another thread may be adding a panel meanwhile.
         panels = list(self._panels.items())
@@ -114,7 +182,7 @@ class ExactSearch:
             return scores, np.zeros(0)
         batch = TokenBatch(
             torch.cat([tokens[i] for i in chosen]),
-            np.concatenate([[0], np.cumsum([len(tokens[i]) for i in chosen])]),
+            offsets_of([len(tokens[i]) for i in chosen]),
         )
         packed = pack_queries(batch, against)
         mass = np.array([float(tokens[i].square().sum()) for i in chosen])
@@ -142,9 +210,7 @@ class ExactSearch:
             if used + segment.n_documents * Panel.nbytes_per_document(dim) > self.memory_limit:
                 return None
             panel = self._panels[key] = Panel(
-                decode_range(segment, "basis", 0, segment.n_documents),
-                segment.offsets,
-                segment.column("floor"),
+                columns.bases(segment).decode(), segment.offsets, columns.floors(segment)
             )
         return panel
 
@@ -165,12 +231,13 @@ class ExactSearch:
         packed = packed.to(self.device)
         total = packed[:, :d].sum(1)
         owner_of_token = torch.repeat_interleave(torch.from_numpy(queries.lengths)).to(self.device)
-        floors = torch.tensor(segment.column("floor"), device=self.device)
+        bases_of, offsets = columns.bases(segment), segment.offsets
+        floors = torch.tensor(columns.floors(segment), device=self.device)
         ranks = np.diff(segment.offsets)
         step = max(1, _BLOCK_BYTES // (4 * d * (int(ranks.max(initial=1)) if directly else d)))
         for begin in range(0, segment.n_documents, step):
             end = min(begin + step, segment.n_documents)
-            rows = decode_range(segment, "basis", begin, end).to(self.device)
+            rows = bases_of.decode(slice(int(offsets[begin]), int(offsets[end]))).to(self.device)
             floor = floors[begin:end]
             if directly:
                 caught = rows.new_zeros(len(rows), len(queries)).index_add_(
@@ -196,14 +263,14 @@ class ExactSearch:
         """Score candidates (sorted global rows) by the definition and return the best k."""
         scores = np.empty(len(candidates), np.float32)
         for segment, local, positions in snapshot.by_segment(candidates):
-            scores[positions] = exact_scores(segment, local, query, against)
-        order = np.argsort(-scores, kind="stable")[:k]
-        return Hits(candidates[order], scores[order])
+            bases, floors = columns.bases(segment), columns.floors(segment)
+            scores[positions] = subspace_scores(
+                bases, segment.offsets, floors, local, query, against
+            )
+        return Hits.best(candidates, scores, k)
 
 
-def _allowed(
-    allowed: Sequence[NDArray[np.int64] | None] | None, i: int
-) -> NDArray[np.int64] | None:
+def _allowed(allowed: Allowed, i: int) -> NDArray[np.int64] | None:
     return None if allowed is None else allowed[i]
 
 

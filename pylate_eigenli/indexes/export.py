@@ -15,19 +15,15 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from ..vectors.rows import DTYPES, RowDtype, encode, scale_of
-from .eigenli import EigenLIIndex, Settings
-from .index_vectors import IndexVectors
-from .databases.limits import check_dimension
+from ..errors import require
 from ..storage import DocumentId, Snapshot
 from ..storage.disk import TEMPORARY_SUFFIX, sync_folder
-from ..vectors.encoder import SVSettings
-from .single_vector import EigenLISVIndex
-from ..tokens import collect
-from ..vectors.packing import document_norm, pack_moments, pack_queries
+from ..vectors.rows import ROW_DTYPES, RowDtype, StoredRows
+from .base import DocumentIndex
 
 ExportFormat = Literal["npy", "parquet"]
 
@@ -48,57 +44,51 @@ class _Batch(NamedTuple):
 class _Source:
     """The vectors of an index and how to export them."""
 
-    vectors: IndexVectors
-    settings: Settings | SVSettings
+    index: DocumentIndex[Any, Any]
+    dim: int
     dtype: RowDtype
     batch_size: int
     show_progress: bool
 
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.index._snapshot
+
     def batches(self) -> Iterator[_Batch]:
         with tqdm(
-            total=len(self.vectors.snapshot),
+            total=len(self.index),
             desc="Exporting vectors",
             unit="doc",
             disable=not self.show_progress,
         ) as progress:
-            for rows in self.vectors.batches(self.batch_size):
-                columns = encode("vector", self.vectors.vectors(rows), self.dtype)
-                ids = self.vectors.ids(rows)
-                yield _Batch(ids, columns["vector"], columns.get(scale_of("vector")))
-                progress.update(len(rows))
+            for ids, vectors in self.index.vectors(batch_size=self.batch_size):
+                rows = StoredRows.encode(torch.from_numpy(vectors), self.dtype)
+                yield _Batch(ids, rows.values, rows.scales)
+                progress.update(len(ids))
 
     def describe(self) -> dict[str, Any]:
         """Return what somebody who has only the vectors has to know, as JSON values."""
-        d = self.vectors.d
+        settings, codec = self.index.settings, self.index._collection.codec(self.snapshot)
+        assert self.index.dim is not None
         description: dict[str, Any] = {
-            "k": self.settings.k,
-            "d": d,
-            "dim": self.vectors.dim,
+            "k": settings.k,
+            "d": codec.subspaces.transforms.dim(self.index.dim),
+            "dim": self.dim,
             "layout": _LAYOUT,
-            "short_documents": self.settings.short_documents,
-            "filter": self.settings.filter,
+            "short_documents": settings.short_documents,
+            "filter": settings.filter,
         }
-        if self.vectors.projected:
+        if codec.encoder.projection is not None:
             description |= {"layout": "projected", "centred": True}
-        if self.vectors.projections is not None or self.settings.filter != "hard":
-            return description
-        norms = np.concatenate(
-            [
-                document_norm(np.diff(s.offsets)[s.alive], s.column("floor")[s.alive], d)
-                for s in self.vectors.snapshot.segments
-            ]
-        )
-        extremes = {"norm_min": float(norms.min()), "norm_max": float(norms.max())}
-        return description | {name: round(norm, 6) for name, norm in extremes.items()}
+        return description
 
 
 def export(
-    index: EigenLIIndex | EigenLISVIndex,
+    index: DocumentIndex[Any, Any],
     path: str | os.PathLike[str],
     *,
     format: ExportFormat | None = None,
     dtype: RowDtype = "float32",
-    store: str | None = None,
     batch_size: int | None = None,
     show_progress: bool = True,
 ) -> None:
@@ -116,12 +106,10 @@ def export(
         The columns ``id``, ``vector`` (a list of fixed size) and for int8 ``scale``. Ids are int64
         if all of them are integers, and strings otherwise. The schema's metadata has, under
         ``pylate_eigenli``, a JSON object with what the vectors are: k, d, dim, layout, filter, and
-        norm_min and norm_max, the least and greatest length of a vector (of an ``EigenLIIndex``
-        whose filter is hard), or that they are projected and therefore centred.
+        that they are projected and therefore centred, if they are.
 
-    Where all lengths are equal a search by cosine or L2 finds the same as one by inner product;
-    otherwise :func:`pylate_eigenli.vectors.packing.cosine_ready` makes it so. Searches by inner product
-    among int8 vectors have to apply the scales; those by cosine need not.
+    Scores are inner products with ``index.encode_queries(queries).vectors``; of int8 vectors, times
+    their scales.
 
     Parameters
     ----------
@@ -133,9 +121,6 @@ def export(
         By default what the suffix of the path says.
     dtype
         Type of the numbers. For int8 every vector has a scale of its own.
-    store
-        The search engine that the file is meant for, one of
-        :data:`pylate_eigenli.indexes.databases.limits.MAX_DIMENSIONS`: vectors too long for it are refused.
     batch_size
         Number of documents to write at a time; in Parquet these are a row group. By default 16 MB
         of vectors.
@@ -161,81 +146,25 @@ def export(
         raise ValueError(f"{path} ends in none of {', '.join(_FORMATS)}: say which format it is")
     if chosen not in _FORMATS.values():
         raise ValueError(f"format must be one of {', '.join(_FORMATS.values())}, got {format!r}")
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+    if dtype not in ROW_DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(ROW_DTYPES)}, got {dtype!r}")
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist")
-    vectors = IndexVectors.of(index)
-    if store is not None:
-        check_dimension(store, vectors.dim)
-    size = _checked_batch_size(batch_size, vectors.dim, dtype)
-    source = _Source(vectors, index.settings, dtype, size, show_progress)
+    if not isinstance(index, DocumentIndex):
+        raise TypeError(
+            f"expected an EigenLIIndex or an EigenLISVIndex, got {type(index).__name__}"
+        )
+    if index.in_database:
+        raise ValueError(
+            f"the documents of {index.index_name!r} are in a database: export them from there, or "
+            "read them with index.vectors()"
+        )
+    dim = index.vector_dim
+    if dim is None or not len(index):
+        raise ValueError(f"the index {index.index_name!r} holds no documents")
+    size = _checked_batch_size(batch_size, dim, dtype)
     write = _write_npy if chosen == "npy" else _write_parquet
-    write(source, path)
-
-
-def documents_vectors(
-    index: EigenLIIndex | EigenLISVIndex, batch_size: int | None = None
-) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
-    """Yield the ids and single vectors of all documents, in the order of insertion.
-
-    Parameters
-    ----------
-    index
-        The index.
-    batch_size
-        Number of documents to yield at a time. By default 16 MB of vectors.
-
-    Yields
-    ------
-    A list of ids and their vectors, of shape (documents, D), float32; D is d (d + 1) / 2 unless
-    the index has a projection.
-    """
-    vectors = IndexVectors.of(index)
-    size = _checked_batch_size(batch_size, vectors.dim, "float32")
-    return ((vectors.ids(rows), vectors.vectors(rows).numpy()) for rows in vectors.batches(size))
-
-
-def queries_vectors(
-    queries_embeddings: Any, index: EigenLIIndex | EigenLISVIndex | None = None
-) -> NDArray[np.float32]:
-    """Return the single vectors of queries, for a search by inner product.
-
-    Inner products are the scores, or differ from them by a constant per query where vectors are
-    projected.
-
-    Parameters
-    ----------
-    queries_embeddings
-        A list of (tokens, d) arrays, tensors or nested lists, a zero-padded 3-D batch, or one 2-D
-        array for a single query.
-    index
-        The index that the documents' vectors come from, if it does more to queries than that:
-        has projections, centres tokens, or uses an idf or a background.
-
-    Returns
-    -------
-    Shape: (queries, D), float32.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> queries_vectors([np.array([[0.6, 0.8], [1.0, 0.0]])]).round(3)
-    array([[1.36 , 0.64 , 0.679]], dtype=float32)
-    """
-    if index is None:
-        packed = pack_moments(collect(queries_embeddings, device="cpu", names="query"))
-    else:
-        snapshot = index._snapshot
-        if index.dim is None:
-            raise ValueError(f"the index {index.index_name!r} holds no documents")
-        queries = index._queries(snapshot, queries_embeddings, None, None)
-        if isinstance(index, EigenLIIndex):
-            packed = pack_queries(queries.tokens, queries.against)
-        else:
-            packed = index._projections(snapshot).query_vectors(queries)[0]
-    vectors: NDArray[np.float32] = packed.numpy()
-    return vectors
+    write(_Source(index, dim, dtype, size, show_progress), path)
 
 
 def _checked_batch_size(batch_size: int | None, dim: int, dtype: RowDtype) -> int:
@@ -276,10 +205,10 @@ def _write_npy(source: _Source, path: Path) -> None:
     name = path.name.removesuffix(".npy")
     ids_path, scales_path = (path.with_name(name + end) for end in (".ids.json", ".scales.npy"))
     scaled = source.dtype == "int8"
-    n = len(source.vectors.snapshot)
+    n = len(source.index)
     with _files([ids_path, *([scales_path] if scaled else []), path]) as (ids, *scales, vectors):
         # Written in sequence and not through a map: a full disk is then an error, not a crash.
-        _write_header(vectors, source.dtype, (n, source.vectors.dim))
+        _write_header(vectors, source.dtype, (n, source.dim))
         for file in scales:
             _write_header(file, "float32", (n,))
         separator = b"["
@@ -301,20 +230,15 @@ def _write_header(file: BinaryIO, dtype: str, shape: tuple[int, ...]) -> None:
 
 
 def _write_parquet(source: _Source, path: Path) -> None:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise ImportError(
-            'Parquet files need pyarrow: pip install "pylate-eigenli[export]"'
-        ) from error
+    pa = require("pyarrow", "export", "writing a Parquet file")
+    pq = require("pyarrow.parquet", "export", "writing a Parquet file")
     number = pa.from_numpy_dtype(np.dtype(source.dtype))
-    integers = _are_int64(source.vectors.snapshot)
+    integers = _are_int64(source.snapshot)
     fields = [
         pa.field("id", pa.int64() if integers else pa.string(), nullable=False),
         pa.field(
             "vector",
-            pa.list_(pa.field("element", number, False), source.vectors.dim),
+            pa.list_(pa.field("element", number, False), source.dim),
             nullable=False,
         ),
     ]

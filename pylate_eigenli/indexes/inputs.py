@@ -7,9 +7,9 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..storage import DocumentId, Snapshot
+from ..storage import DocumentId
+from ..storage.ids import checked_ids
 from ..tokens import TokenBatch, collect, split_items
 
 
@@ -98,18 +98,8 @@ def subset_per_query(
     return items if per_query else [items] * n_queries
 
 
-def allowed_rows(
-    snapshot: Snapshot,
-    subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None,
-    n_queries: int,
-) -> list[NDArray[np.int64] | None] | None:
-    """Translate a subset to sorted global rows per query."""
-    if subset is None:
-        return None
-    located: dict[int, NDArray[np.int64]] = {}
-    groups = subset_per_query(subset, n_queries)
-    for ids in groups:
-        if id(ids) not in located:
-            rows = snapshot.locate(ids)
-            located[id(ids)] = np.unique(rows[rows >= 0])
-    return [located[id(ids)] for ids in groups]
+def grouped_ids(documents_ids: Sequence[Sequence[DocumentId]]) -> list[list[DocumentId]]:
+    """Return lists of ids, checked; refuse a flat list."""
+    if any(isinstance(ids, (str, int, np.integer)) for ids in documents_ids):
+        raise TypeError("documents_ids must be a list of lists of ids")
+    return [checked_ids(ids) for ids in documents_ids]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from . import databases as servers
-from .eigenli import EigenLIIndex
 from ..storage.manifest import FILE_NAME, Manifest
+from . import databases
+from .eigenli import EigenLIIndex
 from .single_vector import EigenLISVIndex
 
 _KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
@@ -69,6 +69,6 @@ def open_index(
     )
 
 
-def is_served(settings: Mapping[str, Any]) -> bool:
-    """Return whether an index of such settings is kept by a server."""
-    return settings.get("backend") in servers.NAMES
+def in_database(settings: Mapping[str, Any]) -> bool:
+    """Return whether a vector database keeps the documents of an index of such settings."""
+    return settings.get("backend") in databases.NAMES

@@ -10,6 +10,8 @@ from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from ..errors import require
+
 
 class Entry(NamedTuple):
     """The class of a part, and the library that it needs."""
@@ -61,15 +63,16 @@ class Registry:
 
     def library(self, name: str) -> Any:
         """Return the library behind a part."""
-        try:
-            return import_module(self.entries[name].library)
-        except ImportError as error:
-            raise ImportError(
-                f"the {name} {self.noun} needs a library that is not installed; "
-                f'pip install "pylate-eigenli[{name}]"'
-            ) from error
+        return require(self.entries[name].library, name, f"the {name} {self.noun}")
 
     def check(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         """Refuse an unknown part, one whose library is missing, and options it does not have."""
         self.options(name, options)
         self.library(name)
+
+
+def check_positive(**options: int | None) -> None:
+    """Refuse options that are neither None nor a positive integer."""
+    for name, value in options.items():
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ValueError(f"{name} must be a positive integer, got {value!r}")

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..vectors import rows as codec
-from .definition import exact_scores, maxsim_scores
-from ..storage import DocumentId, Segment
-from ..vectors.encoder import Projections, SVSettings
+from ..spectral.background import Queries
+from ..storage import DocumentId
 from ..tokens import TokenBatch, collect
 from ..vectors.packing import pack_queries
+from ..vectors.row_scores import maxsim_scores, subspace_scores
+from ..vectors.rows import StoredRows
+from . import columns
+from .codecs import Codec
+from .columns import Rows
+from .settings import SVSettings
 
 Rerank = Literal["none", "eigenli", "maxsim"]
 TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
@@ -25,64 +31,62 @@ def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) 
     choices = ("none", "eigenli", "maxsim")
     if rerank not in choices:
         raise ValueError(f"rerank must be one of {', '.join(choices)}, got {rerank!r}")
-    has_tokens = settings.kept == "token" or tokens_of is not None
+    has_tokens = settings.keep_tokens != "none" or tokens_of is not None
     if rerank == "maxsim" and not has_tokens:
         raise ValueError('rerank="maxsim" needs keep_tokens="float16" or "int8", or tokens_of')
     if rerank == "eigenli" and not (has_tokens or settings.keep_bases):
         raise ValueError('rerank="eigenli" needs keep_bases=True, keep_tokens or tokens_of')
 
 
-def rescore(
-    segment: Segment,
-    documents: NDArray[np.int64],
-    query: Tensor,
-    against: Tensor | None,
-    rerank: Rerank,
-    settings: SVSettings,
-    projections: Projections,
-    tokens_of: TokensOf | None,
-) -> NDArray[np.float32]:
-    """Score documents of a segment by MaxSim or by their subspaces.
+@dataclass(frozen=True)
+class Reranker:
+    """Scores candidates by MaxSim or by their subspaces.
 
     Parameters
     ----------
-    segment
-        The segment.
-    documents
-        Rows of documents within it. Shape: (n,).
-    query
-        Its tokens, those to compare with subspaces for ``"eigenli"``. Shape: (tokens, d), float32.
-    against
-        What to subtract for ``"eigenli"``, see :class:`pylate_eigenli.spectral.background.Queries`.
-    rerank
+    by
         ``"maxsim"`` or ``"eigenli"``.
-    settings, projections
+    queries
+        The queries.
+    codec
         How the index makes subspaces of tokens.
     tokens_of
         Gives the tokens of documents by id if the index does not keep them.
-
-    Returns
-    -------
-    Shape: (n,), float32.
     """
-    if rerank == "maxsim" and segment.has("token"):
-        return maxsim_scores(segment, documents, query)
-    if rerank == "eigenli" and segment.has("basis"):
-        return exact_scores(segment, documents, query, against)
-    if segment.has("token"):
-        batch = collect(codec.decode_documents(segment, "token", documents))
-    else:
-        assert tokens_of is not None  # check_rerank has seen to it
-        ids = segment.ids(documents)
-        names = [f"document {document_id!r}" for document_id in ids]
-        given = tokens_of(ids)
+
+    by: Rerank
+    queries: Queries
+    codec: Codec
+    tokens_of: TokensOf | None
+
+    @cached_property
+    def _tokens(self) -> list[Tensor]:
+        return list(self.queries.plain if self.by == "maxsim" else self.queries.tokens)
+
+    def scores(self, query: int, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the scores of chosen documents for a query. Shape: (documents,), float32."""
+        tokens, against = self._tokens[query], self.queries.against
+        if self.by == "eigenli" and columns.has_bases(rows):
+            bases, floors = columns.bases(rows), columns.floors(rows)
+            return subspace_scores(bases, rows.offsets, floors, documents, tokens, against)
+        if self.by == "maxsim" and columns.has_tokens(rows):
+            return maxsim_scores(columns.tokens(rows), rows.offsets, documents, tokens)
+        batch = self._documents(rows, documents)
+        if self.by == "maxsim":
+            stored = StoredRows(batch.tokens.float().numpy())
+            return maxsim_scores(stored, batch.offsets, np.arange(len(batch)), tokens)
+        packed = self.codec.subspaces.packed(batch)
+        alone = TokenBatch(tokens, np.array([0, len(tokens)]))
+        return (packed @ pack_queries(alone, against)[0]).numpy()
+
+    def _documents(self, rows: Rows, documents: NDArray[np.int64]) -> TokenBatch:
+        """Return the tokens of documents, kept or asked for."""
+        if columns.has_tokens(rows):
+            return collect(columns.kept(rows, documents))
+        assert self.tokens_of is not None  # check_rerank has seen to it
+        ids = rows.ids(documents)
+        given = self.tokens_of(ids)
         if len(given) != len(ids):
             raise ValueError(f"tokens_of gave {len(given)} documents for {len(ids)} ids")
-        shorter = projections.tokens
-        dim = query.shape[1] if shorter is None else shorter.directions.shape[1]
-        batch = collect(given, dim=dim, device="cpu", names=names)
-    if rerank == "maxsim":
-        return np.array([(d @ query.mT).amax(0).sum().item() for d in batch], np.float32)
-    packed = projections.packed(batch, settings)
-    as_batch = TokenBatch(query, np.array([0, len(query)]))
-    return (packed @ pack_queries(as_batch, against)[0]).numpy()
+        names = [f"document {document_id!r}" for document_id in ids]
+        return collect(given, dim=self.queries.plain.dim, device="cpu", names=names)

@@ -136,8 +136,8 @@ class Info(BaseModel):
     holds: Literal["texts", "pages"] = Field(description="What the documents are.")
     documents: int
     dim: int | None
-    bytes: int
-    bytes_per_document: int
+    bytes: int | None = Field(description="On disk; null where a database does not say.")
+    bytes_per_document: int | None
     settings: dict[str, Any]
     model: str | None
     generation: int

@@ -1,220 +1,235 @@
-"""From documents and queries to single vectors: settings and projections of an SV index."""
+"""From tokens to subspaces, and from subspaces to single vectors: what both indexes encode with."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from typing_extensions import Self
 
-from ..indexes import ann as backends
-from ..indexes import columns as vector_column
-from ..indexes import databases as servers
-from ..indexes.columns import VectorDtype
 from ..spectral.background import Queries
 from ..spectral.filters import Saturating, as_filter
-from ..spectral.settings import SpectralSettings, check_choice, check_unchanged
-from ..spectral.subspace import Subspaces
-from ..storage import Transaction
+from ..spectral.settings import SpectralSettings
+from ..spectral.subspace import Subspaces, subspaces_of
 from ..tokens import TokenBatch
-from . import rows as codec
 from .packing import pack_queries, pack_subspaces, packed_dim, unpack, unpacked_dim
 from .projection import SVProjection, TokenProjection
+from .quantization import StoredVectors, VectorDtype
 from .soft import soft_vectors
+from .token_transforms import TokenTransforms, named
 
-KeepTokens = Literal["none", "float16", "int8"]
-
-_PROJECTION = "projection."  # begins the names of their arrays in the collection
-_CENTRE, _AXIS = "centre", "axis"
+_PROJECTION, _CENTRE, _AXIS = "projection.vectors", "centre", "axis"
 _ISOTROPIC_DOCUMENTS = 32  # that the centre is an average of, besides those of the first batch
 
 
-@dataclass(frozen=True)
-class SVSettings(SpectralSettings):
-    """What an index is made with; kept in its manifest and fixed from the first document on."""
-
-    dtype: VectorDtype = "int8"
-    keep_tokens: KeepTokens = "none"
-    keep_bases: bool = False
-    projection: int | None = None
-    token_projection: int | None = None
-    backend: str = "exact"
-    backend_options: dict[str, Any] = field(default_factory=dict)
-
-    def width(self, dim: int) -> int:
-        """Return the dimension of the vectors, for tokens of dimension ``dim``."""
-        return self.projection or packed_dim(self.token_projection or dim)
-
-    def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
-        """Return the settings of an index that exists, for somebody who opens it.
-
-        Options of the backend that only searches depend on are theirs to choose, too.
-        """
-        rest = dict(wanted)
-        options = rest.pop("backend_options", None)
-        settings = super().opened_with(rest, where)
-        if not options:
-            return settings
-        parts = servers if self.backend in servers.NAMES else backends
-        of_searches = () if self.backend == "exact" else parts.options_of_searches(self.backend)
-        for name, value in options.items():
-            if name not in of_searches:
-                check_unchanged(
-                    where, f"{name} in backend_options", self.backend_options.get(name), value
-                )
-        return replace(settings, backend_options={**self.backend_options, **options})
-
-    @property
-    def kept(self) -> Literal["token", "basis"] | None:
-        """Name of the rows that are kept of each document, for re-ranking; None if there are none."""
-        if self.keep_tokens != "none":
-            return "token"
-        return "basis" if self.keep_bases else None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("dtype", self.dtype, vector_column.DTYPES)
-        check_choice("keep_tokens", self.keep_tokens, get_args(KeepTokens))
-        check_choice("backend", self.backend, ("exact", *backends.NAMES, *servers.NAMES))
-
-
-class Kept(NamedTuple):
-    """What documents are re-ranked from, as columns of a batch (:mod:`pylate_eigenli.storage`)."""
-
-    documents: dict[str, NDArray[Any]]
-    rows: dict[str, NDArray[Any]]
-    lengths: NDArray[np.int64] | None
-
-    @classmethod
-    def of(cls, tokens: TokenBatch, subspaces: Subspaces | None, settings: SVSettings) -> Kept:
-        """Return the tokens of documents, or else their subspaces if there are any."""
-        if settings.keep_tokens != "none":
-            rows = codec.encode("token", tokens.tokens, settings.keep_tokens)
-            return cls({}, rows, tokens.lengths)
-        if subspaces is not None:
-            floors = subspaces.floors.float().cpu().numpy()
-            rows = codec.encode("basis", subspaces.rows, "float16")
-            return cls({"floor": floors}, rows, subspaces.ranks)
-        return cls({}, {}, None)
-
-
-class Projections(NamedTuple):
-    """What makes tokens and vectors shorter; kept as arrays of the collection.
+class QueryVectors(NamedTuple):
+    """Queries as vectors: a score is an inner product plus the constant of the query.
 
     Parameters
     ----------
-    tokens, vectors
-        The projections, if any.
-    centre
-        What is subtracted from vectors that are not projected, near the mean of all of them: codes
-        of few bits are best spent on what documents do not have in common. Shape: (D,), float32.
-    axis
-        The direction of that mean: see :mod:`pylate_eigenli.indexes.columns`. Shape: (D,), float32.
+    vectors
+        Shape: (queries, D), float32.
+    constants
+        What to add to all scores of each query; rankings do not depend on it. Shape: (queries,),
+        float32.
     """
 
-    tokens: TokenProjection | None = None
-    vectors: SVProjection | None = None
-    centre: Tensor | None = None
-    axis: Tensor | None = None
+    vectors: NDArray[np.float32]
+    constants: NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class SubspaceEncoder:
+    """Makes subspaces of documents, and of queries the tokens to compare with them.
+
+    Parameters
+    ----------
+    settings
+        How subspaces are made.
+    transforms
+        What tokens go through before.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> SubspaceEncoder.of(SpectralSettings(k=1)).subspaces(collect([[[1.0, 0.0]]])).rows
+    tensor([[1., 0.]])
+    """
+
+    settings: SpectralSettings
+    transforms: TokenTransforms
 
     @classmethod
-    def load(cls, arrays: Mapping[str, NDArray[Any]]) -> Projections:
-        """Return the projections among the arrays of a collection."""
-        found: dict[str, dict[str, NDArray[Any]]] = {"tokens": {}, "vectors": {}}
-        for name, array in arrays.items():
-            kind, _, rest = name.removeprefix(_PROJECTION).partition(".")
-            if name.startswith(_PROJECTION):
-                found[kind][rest] = array
+    def of(
+        cls, settings: SpectralSettings, projection: TokenProjection | None = None
+    ) -> SubspaceEncoder:
+        """Return the encoder of a new collection, with a projection of its tokens or none."""
+        return cls(settings, TokenTransforms.of(settings, projection))
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], settings: SpectralSettings
+    ) -> SubspaceEncoder:
+        """Return what :meth:`to_arrays` has made arrays of; others among them are ignored."""
+        return cls(settings, TokenTransforms.from_arrays(arrays, settings))
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what a collection has to keep, as arrays by name."""
+        return self.transforms.to_arrays()
+
+    def fitted_to(self, documents: TokenBatch) -> SubspaceEncoder:
+        """Return the encoder, its transforms learnt from the first documents."""
+        return replace(self, transforms=self.transforms.fitted_to(documents))
+
+    def subspaces(self, documents: TokenBatch) -> Subspaces:
+        """Return the subspaces of documents."""
+        settings = self.settings
+        return subspaces_of(
+            self.transforms.documents(documents),
+            settings.k,
+            settings.short_documents,
+            as_filter(settings.filter),
+        )
+
+    def packed(self, documents: TokenBatch, subspaces: Subspaces | None = None) -> Tensor:
+        """Return the kernel vectors of documents. Shape: (n, D).
+
+        A soft filter needs no subspaces for that, unless they are given, and then stand for the
+        documents.
+        """
+        chosen = as_filter(self.settings.filter)
+        if subspaces is None and isinstance(chosen, Saturating):
+            tokens = self.transforms.documents(documents)
+            return soft_vectors(tokens, chosen.thresholds(tokens))
+        subspaces = subspaces or self.subspaces(documents)
+        floors = subspaces.floors.float().cpu().numpy()
+        return pack_subspaces(subspaces.rows.float().cpu(), subspaces.offsets, floors)
+
+
+@dataclass(frozen=True)
+class VectorEncoder:
+    """Makes one vector of each document and each query.
+
+    Parameters
+    ----------
+    subspaces
+        Makes the subspaces that the vectors pack.
+    projection
+        Makes the vectors shorter, if there is one.
+    centre
+        What is subtracted from vectors that are not projected, near the mean of all of them: few
+        bits are best spent on what documents do not have in common. Shape: (D,), float32.
+    axis
+        The direction of that mean, see :mod:`pylate_eigenli.vectors.quantization`. Shape: (D,),
+        float32.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> documents = collect([[[1.0, 0.0]], [[0.0, 1.0]]])
+    >>> encoder = VectorEncoder(SubspaceEncoder.of(SpectralSettings(k=1)))
+    >>> encoder = encoder.centred_on(encoder.subspaces.packed(documents))
+    >>> vectors = encoder.vectors(encoder.subspaces.packed(documents))
+    >>> query = collect([[[0.6, 0.8]]], names="query")
+    >>> found = encoder.encode_queries(Queries(query, query))
+    >>> (found.vectors @ vectors.numpy().T + found.constants[:, None]).round(2)
+    array([[0.36, 0.64]], dtype=float32)
+    """
+
+    subspaces: SubspaceEncoder
+    projection: SVProjection | None = None
+    centre: Tensor | None = field(default=None, repr=False)
+    axis: Tensor | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], settings: SpectralSettings
+    ) -> VectorEncoder:
+        """Return what :meth:`to_arrays` has made arrays of; others among them are ignored."""
+        kept = named(arrays, _PROJECTION)
         centre, axis = arrays.get(_CENTRE), arrays.get(_AXIS)
         return cls(
-            TokenProjection.from_arrays(found["tokens"]) if found["tokens"] else None,
-            SVProjection.from_arrays(found["vectors"]) if found["vectors"] else None,
+            SubspaceEncoder.from_arrays(arrays, settings),
+            SVProjection.from_arrays(kept) if kept else None,
             None if centre is None else torch.tensor(centre),
             None if axis is None else torch.tensor(axis),
         )
 
-    def store(self, transaction: Transaction) -> None:
-        """Make the projections part of the collection."""
-        for kind, projection in (("tokens", self.tokens), ("vectors", self.vectors)):
-            if projection is not None:
-                for name, array in projection.to_arrays().items():
-                    transaction.set_collection(f"{_PROJECTION}{kind}.{name}", array)
-        for name, vector in ((_CENTRE, self.centre), (_AXIS, self.axis)):
-            if vector is not None:
-                transaction.set_collection(name, vector.numpy())
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what a collection has to keep, as arrays by name."""
+        arrays = self.subspaces.to_arrays()
+        if self.projection is not None:
+            kept = self.projection.to_arrays()
+            arrays |= {f"{_PROJECTION}.{name}": array for name, array in kept.items()}
+        vectors = {_CENTRE: self.centre, _AXIS: self.axis}
+        return arrays | {name: v.numpy() for name, v in vectors.items() if v is not None}
 
-    def centred_on(self, packed: Tensor, settings: SVSettings) -> Projections:
-        """Return the projections with centre and axis chosen for vectors like those given (n, D).
+    @property
+    def width(self) -> int:
+        """Dimension of the vectors."""
+        if self.projection is not None:
+            return self.projection.dim
+        return len(self._centre)
+
+    @property
+    def _centre(self) -> Tensor:
+        if self.centre is None:
+            raise ValueError("the encoder has seen no documents yet: see centred_on")
+        return self.centre
+
+    def centred_on(self, packed: Tensor) -> VectorEncoder:
+        """Return the encoder with centre and axis chosen for kernel vectors like those given (n, D).
 
         The average k-dimensional subspace, (k / d) I, counts as some of them, so that a first
         batch of few documents does no harm.
         """
-        if self.vectors is not None:
-            mean = self.vectors.directions @ self.vectors.mean
-            return self._replace(axis=torch.nn.functional.normalize(mean, dim=0))
-        isotropic = _isotropic(settings, unpacked_dim(packed.shape[1]))
+        if self.projection is not None:
+            mean = self.projection.directions @ self.projection.mean
+            return replace(self, axis=torch.nn.functional.normalize(mean, dim=0))
+        isotropic = _isotropic(self.subspaces.settings.k, unpacked_dim(packed.shape[1]))
         total = packed.sum(0, dtype=torch.float64) + _ISOTROPIC_DOCUMENTS * isotropic
         centre = (total / (len(packed) + _ISOTROPIC_DOCUMENTS)).float()
-        return self._replace(centre=centre, axis=torch.nn.functional.normalize(centre, dim=0))
+        return replace(self, centre=centre, axis=torch.nn.functional.normalize(centre, dim=0))
 
-    def project(self, batch: TokenBatch) -> TokenBatch:
-        """Return the tokens that subspaces are made of and compared with."""
-        return batch if self.tokens is None else self.tokens.transform_batch(batch)
+    def vectors(self, packed: Tensor) -> Tensor:
+        """Return the vectors to store of kernel vectors (n, D), which are overwritten."""
+        if self.projection is not None:
+            return self.projection.transform_documents(packed)
+        return packed.sub_(self._centre)
 
-    def compress(self, tokens: TokenBatch, settings: SVSettings) -> tuple[Tensor, Kept]:
-        """Return the kernel vectors (n, D) of documents and what is kept beside them."""
-        subspaces = settings.subspaces(self.project(tokens)) if settings.keep_bases else None
-        return self.packed(tokens, settings, subspaces), Kept.of(tokens, subspaces, settings)
+    def stored(self, vectors: Tensor, dtype: VectorDtype) -> StoredVectors:
+        """Return vectors (n, width) at the precision of a dtype."""
+        return StoredVectors.encode(vectors, dtype, self.axis)
 
-    def packed(
-        self, tokens: TokenBatch, settings: SVSettings, subspaces: Subspaces | None = None
-    ) -> Tensor:
-        """Return the kernel vectors of documents, neither centred nor projected. Shape: (n, D).
+    def uncentred(self, vectors: Tensor) -> Tensor:
+        """Return vectors as kernel vectors again, in place; projected ones stay as they are."""
+        return vectors if self.projection is not None else vectors.add_(self._centre)
 
-        Unless their subspaces are given (and then stand for them), soft filters need none.
-        """
-        tokens = self.project(tokens)
-        chosen = as_filter(settings.filter)
-        if subspaces is None and isinstance(chosen, Saturating):
-            return soft_vectors(settings.centred(tokens), chosen.thresholds(tokens))
-        subspaces = subspaces or settings.subspaces(tokens)
-        floors = subspaces.floors.float().cpu().numpy()
-        return pack_subspaces(subspaces.rows.float().cpu(), subspaces.offsets, floors)
-
-    def document_vectors(self, packed: Tensor) -> Tensor:
-        """Return the vectors to keep of kernel vectors (n, D), which are overwritten."""
-        if self.vectors is not None:
-            return self.vectors.transform_documents(packed)
-        assert self.centre is not None
-        return packed.sub_(self.centre)
-
-    def query_vectors(self, queries: Queries) -> tuple[Tensor, NDArray[np.float32]]:
-        """Return the vectors of queries and what to add to all scores of each."""
+    def encode_queries(self, queries: Queries) -> QueryVectors:
+        """Return the vectors of queries, and what to add to all scores of each."""
         packed = pack_queries(queries.tokens, queries.against)
-        if self.vectors is not None:
-            return self.vectors.transform_queries(packed), self.vectors.constants(packed).numpy()
-        assert self.centre is not None
-        return packed, (packed @ self.centre).numpy()
+        if self.projection is not None:
+            projected = self.projection.transform_queries(packed)
+            return QueryVectors(projected.numpy(), self.projection.constants(packed).numpy())
+        return QueryVectors(packed.numpy(), (packed @ self._centre).numpy())
 
     def matrix_sum(self, vectors: Tensor) -> NDArray[np.float64]:
         """Return the sum of the documents' matrices, as far as their vectors tell. Shape: (d, d)."""
         total = vectors.sum(0, dtype=torch.float64)
-        if self.vectors is not None:
-            packed = self.vectors.restore(total) + len(vectors) * self.vectors.mean.double()
+        if self.projection is not None:
+            packed = self.projection.restore(total) + len(vectors) * self.projection.mean.double()
         else:
-            assert self.centre is not None
-            packed = total + len(vectors) * self.centre.double()
+            packed = total + len(vectors) * self._centre.double()
         matrix: NDArray[np.float64] = unpack(packed[None])[0].numpy()
         return matrix
 
 
-def _isotropic(settings: SVSettings, d: int) -> Tensor:
+def _isotropic(k: int, d: int) -> Tensor:
     """Return the kernel vector of the average k-dimensional subspace. Shape: (D,), float64."""
     packed = torch.zeros(packed_dim(d), dtype=torch.float64)
-    packed[:d] = settings.k / d
+    packed[:d] = k / d
     return packed

@@ -14,14 +14,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
+from ..spectral.kernels.compiled import precise
 from ..spectral.kernels.threads import for_ranges
 from ..tokens import TokenBatch
-
-_ROUNDING = 1e-2  # of the length of a vector, at most, by keeping bases as float16 or int8
 
 
 def packed_dim(d: int) -> int:
@@ -120,7 +118,7 @@ def pack_queries(batch: TokenBatch, against: Tensor | None) -> Tensor:
     return packed - mass * pack((against.mT @ against)[None])
 
 
-@njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+@precise
 def _pack_bases(bases: Any, offsets: Any, floors: Any, out: Any) -> None:
     """Write the packed (1 - floor) W'W + floor I of each document to a row of out."""
     d = bases.shape[1]
@@ -173,70 +171,3 @@ def pack_subspaces(
 
     for_ranges(task, len(out), 64)
     return torch.from_numpy(out)
-
-
-def document_norm(rank: ArrayLike, floor: ArrayLike, d: int) -> NDArray[np.float64]:
-    """Return the length of a document's kernel vector, from its rank and its floor.
-
-    The vector packs a matrix with the eigenvalue 1 on the document's subspace and the floor c
-    elsewhere, so its length is sqrt(r + (d - r) c^2). Documents of full rank r = k have length
-    sqrt(k); with the default floor (k - r) / (d - r), shorter documents have less. Where all
-    lengths are equal, inner product, cosine and L2 distance give one ranking.
-
-    Parameters
-    ----------
-    rank
-        Number of directions of each document.
-    floor
-        See :mod:`pylate_eigenli.spectral.subspace`. Of the shape of ``rank``, or one for all.
-    d
-        Dimension of the token vectors.
-
-    Returns
-    -------
-    Of the shape of ``rank`` and ``floor``, float64.
-
-    Examples
-    --------
-    >>> document_norm([4, 1], [0.0, 0.2], d=16).round(3)
-    array([2.   , 1.265])
-    """
-    r, c = np.asarray(rank, np.float64), np.asarray(floor, np.float64)
-    return np.asarray(np.sqrt(r + (d - r) * c**2))
-
-
-def cosine_ready(vectors: NDArray[np.float32], norm: float | None = None) -> NDArray[np.float32]:
-    """Append a coordinate that makes cosine similarity rank as the inner product does.
-
-    Only for collections with documents of unequal lengths (see :func:`document_norm`), and for
-    search engines that know cosine or L2 only. Documents are all brought to the same length, and
-    queries get a zero there, so that inner products do not change.
-
-    Parameters
-    ----------
-    vectors
-        Kernel vectors of documents or queries. Shape: (n, D), float32.
-    norm
-        For documents the length to give them: at least the greatest of the collection, for
-        instance ``sqrt(k)``, and always the same. For queries None.
-
-    Returns
-    -------
-    Shape: (n, D + 1), float32.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> cosine_ready(np.array([[3.0, 0.0], [0.0, 5.0]], np.float32), norm=5.0)
-    array([[3., 0., 4.],
-           [0., 5., 0.]], dtype=float32)
-    """
-    extra = np.zeros(len(vectors))
-    if norm is not None:
-        squares = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
-        longest = float(squares.max(initial=0.0)) ** 0.5
-        # Bases kept at low precision make vectors longer than they should be by up to so much.
-        if longest > norm * (1 + _ROUNDING):
-            raise ValueError(f"there is a vector of length {longest:.6g}, more than norm={norm}")
-        extra = np.sqrt(np.maximum(norm**2 - squares, 0))
-    return np.column_stack([vectors, extra.astype(np.float32)])

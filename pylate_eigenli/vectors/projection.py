@@ -247,12 +247,23 @@ class TokenProjection:
         -------
         The projected tokens of each item. Shape: (tokens, dim), float32.
         """
-        return list(self.transform_batch(collect(embeddings, dim=self.directions.shape[1])))
+        return list(self.documents(collect(embeddings, dim=self.directions.shape[1])))
 
-    def transform_batch(self, batch: TokenBatch) -> TokenBatch:
-        """Project the tokens of a collected batch."""
+    def fitted_to(self, documents: TokenBatch) -> Self:
+        """Return the projection itself, which has been fitted before; refuse other tokens."""
+        if documents.dim != self.directions.shape[1]:
+            raise ValueError(
+                f"token_projection is for tokens of dimension {self.directions.shape[1]}, "
+                f"not {documents.dim}"
+            )
+        return self
+
+    def documents(self, batch: TokenBatch) -> TokenBatch:
+        """Return the tokens of documents, projected."""
         directions = self.directions.to(batch.tokens)
         return TokenBatch(batch.tokens @ directions.mT, batch.offsets)
+
+    queries = documents
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays by name."""

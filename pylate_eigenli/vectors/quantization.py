@@ -1,4 +1,6 @@
-"""Low-bit codes of vectors, scored against float queries.
+"""Vectors at the precision of a dtype: rounded, scored against float queries, and read back.
+
+Floats are kept as they are. Codes are small integers:
 
 A vector x is kept as D small unsigned integers u and one scale: x_i is about (u_i - middle) scale,
 where middle is half the largest integer. With 8 / bits integers to a byte that is D, D / 2 or D / 8
@@ -9,25 +11,31 @@ bytes for 8, 4 or 1 bit. Queries stay in floating point, so only the documents' 
 The integers of a byte are not neighbours but D' = ceil(D bits / 8) dimensions apart: byte i of a
 row holds the dimensions i, D' + i, 2 D' + i ... A scan then reads runs of bytes against runs of
 query components and needs no shuffling, which is what makes it fast.
+
+The part of a vector along an *axis*, the direction of the vectors' mean, is kept apart as one float.
+Documents differ in how much of it they have, by their length for instance, and in a code of few bits
+that difference would drown everything else.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..spectral.kernels.compiled import reordered
 from ..spectral.kernels.threads import for_ranges
 
 Bits = Literal[1, 4, 8]
+VectorDtype = Literal["float32", "float16", "int8", "int4", "binary"]
+VECTOR_DTYPES: tuple[VectorDtype, ...] = get_args(VectorDtype)
 
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
+_BITS: dict[str, Bits] = {"int8": 8, "int4": 4, "binary": 1}
 # From this many queries on it pays to turn codes back into floats for a matrix product.
 _FEW_QUERIES = 4
 _FLOAT_BLOCK_BYTES = 32 << 20  # large enough that starting the threads costs nothing
@@ -35,7 +43,7 @@ _FLOAT_BLOCK_BYTES = 32 << 20  # large enough that starting the threads costs no
 _BEST_STEP = {4: 0.3352}
 
 
-@_jit
+@reordered
 def _encode(x: Any, bits: int, best_step: float, codes: Any, scales: Any) -> None:
     """Round the rows of x (n, D); 8 bits span the largest entry, fewer the bulk of them."""
     planes = 8 // bits
@@ -68,7 +76,7 @@ def _encode(x: Any, bits: int, best_step: float, codes: Any, scales: Any) -> Non
                 code[i] |= np.uint8(np.uint8(level) << np.uint8(plane * bits))
 
 
-@_jit
+@reordered
 def _decode(codes: Any, scales: Any, bits: int, out: Any) -> None:
     planes = 8 // bits
     mask = np.uint8((1 << bits) - 1)
@@ -84,7 +92,7 @@ def _decode(codes: Any, scales: Any, bits: int, out: Any) -> None:
                 part[i] = scale * (np.float32((code[i] >> shift) & mask) - middle)
 
 
-@_jit
+@reordered
 def _scan(codes: Any, scales: Any, bits: int, query: Any, out: Any) -> None:
     """Write the inner products of all rows with one query, padded to whole planes, to out."""
     planes = 8 // bits
@@ -193,3 +201,88 @@ class Codes:
             part = slice(begin, begin + block)
             out[:, part] = queries @ self[part].decode().mT
         return out.numpy()
+
+
+@dataclass(frozen=True)
+class StoredVectors:
+    """Vectors at the precision of a dtype.
+
+    Parameters
+    ----------
+    values
+        Floats of shape (n, D), or codes of shape (n, ceil(D bits / 8)), uint8.
+    dtype
+        What the values are.
+    dim
+        The dimension D of the vectors.
+    scales
+        Of codes. Shape: (n,), float32.
+    along
+        Of codes with an axis, what to add along it. Shape: (n,), float32.
+
+    Examples
+    --------
+    >>> axis = torch.tensor([0.6, 0.8])
+    >>> stored = StoredVectors.encode(torch.tensor([[6.1, 8.0], [-0.5, 1.2]]), "binary", axis)
+    >>> (stored.decode(axis) @ axis).round(decimals=2)
+    tensor([10.0600,  0.6600])
+    """
+
+    values: NDArray[Any]
+    dtype: VectorDtype
+    dim: int
+    scales: NDArray[np.float32] | None = None
+    along: NDArray[np.float32] | None = None
+
+    @classmethod
+    def encode(cls, vectors: Tensor, dtype: VectorDtype, axis: Tensor | None) -> StoredVectors:
+        """Round vectors (n, D), float32, given an axis of length 1 (D,) or none."""
+        dim = vectors.shape[1]
+        if dtype not in _BITS:
+            return cls(vectors.numpy().astype(dtype, copy=False), dtype, dim)
+        if axis is None:
+            codes = Codes.encode(vectors, _BITS[dtype])
+            return cls(codes.values, dtype, dim, codes.scales)
+        along = vectors @ axis
+        codes = Codes.encode(torch.addr(vectors, along, axis, alpha=-1), _BITS[dtype])
+        # What rounding has put back along the axis is taken off again: that part is exact.
+        left = along.numpy() - codes.scores(axis[None])[0]
+        return cls(codes.values, dtype, dim, codes.scales, left)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the vectors take."""
+        parts = (self.values, self.scales, self.along)
+        return sum(part.nbytes for part in parts if part is not None)
+
+    def decode(self, axis: Tensor | None) -> Tensor:
+        """Return the vectors, in memory of their own. Shape: (n, D), float32."""
+        if self.scales is None:
+            return torch.tensor(self.values, dtype=torch.float32)
+        vectors = self._codes(self.scales).decode()
+        if self.along is not None and axis is not None:
+            vectors.addr_(torch.tensor(self.along), axis)
+        return vectors
+
+    def scores(self, queries: Tensor, axis: Tensor | None) -> NDArray[np.float32]:
+        """Return the inner products with queries (m, D), float32. Shape: (m, n)."""
+        if self.scales is None:
+            return self._float_scores(queries)
+        products = self._codes(self.scales).scores(queries)
+        if self.along is not None and axis is not None:
+            products += np.outer(queries @ axis, self.along)
+        return products
+
+    def _codes(self, scales: NDArray[np.float32]) -> Codes:
+        return Codes(self.values, scales, _BITS[self.dtype], self.dim)
+
+    def _float_scores(self, queries: Tensor) -> NDArray[np.float32]:
+        out = np.empty((len(queries), len(self)), np.float32)
+        step = max(1, _FLOAT_BLOCK_BYTES // (4 * self.dim))
+        for begin in range(0, len(self), step):
+            block = torch.tensor(self.values[begin : begin + step], dtype=torch.float32)
+            out[:, begin : begin + step] = (queries @ block.mT).numpy()
+        return out

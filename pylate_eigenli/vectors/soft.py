@@ -13,23 +13,21 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..spectral.kernels.compiled import precise, reordered
 from ..spectral.kernels.moments import BLOCK, in_whole_lanes, padded, second_moment
 from ..spectral.kernels.simd import LANES, load, splat, store
 from ..spectral.kernels.threads import for_ranges
 from ..tokens import TokenBatch
 from .packing import pack, packed_dim
 
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
-_jit_sums = njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 _DOCUMENTS_PER_TASK = 16
 _PIVOTS = 4
 
 
-@_jit
+@precise
 def _invert_pivots(a: Any, p: int, out: Any) -> None:
     """Write the inverse of the positive definite a[p : p + 4, p : p + 4] to out."""
     for i in range(_PIVOTS):
@@ -48,7 +46,7 @@ def _invert_pivots(a: Any, p: int, out: Any) -> None:
                     out[other, j] -= factor * out[i, j]
 
 
-@_jit
+@precise
 def _negative_inverse(a: Any) -> None:
     """Replace a positive definite matrix by its negative inverse, in the upper blocks only.
 
@@ -90,7 +88,7 @@ def _negative_inverse(a: Any) -> None:
                 a[p + q, p + c] = -inverse[q, c]
 
 
-@_jit_sums
+@reordered
 def _square(row: Any) -> Any:
     total = np.float32(0)
     for c in range(row.shape[0]):
@@ -98,7 +96,7 @@ def _square(row: Any) -> Any:
     return total
 
 
-@_jit
+@precise
 def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
     """Write the packed soft matrix of each document to a row of out.
 

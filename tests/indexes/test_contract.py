@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from benchmarks import synthetic
 from pylate import retrieve
 from pylate.scores import colbert_scores
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError
 from pylate_eigenli.indexes.ann import accelerator
-from benchmarks import synthetic
 
 D, K, N = 24, 6, 120
 LIBRARIES = {
@@ -192,3 +192,54 @@ def test_a_document_with_no_direction_left_is_ranked_like_the_others(make, docum
         scores = {hit["id"]: hit["score"] for hit in theirs}
         assert len(scores) == 20
         assert all(hit["score"] == pytest.approx(scores[hit["id"]], rel=2e-3) for hit in ours)
+
+
+def test_vectors_and_queries_multiply_to_the_scores(make, documents, queries):
+    index = make(preset="plus")
+    with pytest.raises(ValueError, match="holds no documents"):
+        index.encode_queries(queries)
+    assert list(index.vectors()) == []
+    index.add_documents(range(N), documents)
+    batches = list(index.vectors(batch_size=50))
+    assert sorted(i for held, _ in batches for i in held) == list(range(N))
+    encoded = index.encode_queries(queries)
+    for (hits,), vector, constant in zip(
+        (index(query, k=N) for query in queries), encoded.vectors, encoded.constants, strict=True
+    ):
+        scores = {hit["id"]: hit["score"] for hit in hits}
+        for held, vectors in batches:
+            products = vectors @ vector + constant
+            for i, product in zip(held, products.tolist(), strict=True):
+                assert scores.get(i, product) == pytest.approx(product, abs=1e-4)
+    ((chosen, vectors),) = index.vectors([7, 3])
+    assert chosen == [7, 3]
+    known = {i: v for held, part in batches for i, v in zip(held, part, strict=True)}
+    np.testing.assert_allclose(vectors, [known[7], known[3]], atol=1e-6)
+    with pytest.raises(UnknownDocumentError, match="'nobody'"):
+        list(index.vectors(["nobody"]))
+
+
+def test_the_same_questions_have_the_same_answers_or_a_clear_error(make, documents):
+    index = make()
+    assert index.generation == 0
+    index.add_documents(range(5), documents[:5])
+    before = index.generation
+    index.remove_documents([1])
+    assert index.generation > before > 0
+    remote = "uri" in make.options and make.options["uri"] != ":memory:"
+    if remote:
+        with pytest.raises(ValueError, match="the size of the documents is not known"):
+            _ = index.nbytes
+    else:
+        assert index.nbytes > 0
+    assert index.in_database == (make.options["backend"] in ("milvus", "qdrant"))
+    if index.in_database:
+        with pytest.raises(ValueError, match="by itself"):
+            index.compact()
+        with (
+            index.accompanied(lambda generation: None),
+            pytest.raises(ValueError, match="commits nothing"),
+        ):
+            index.add_documents([9], documents[:1])
+    else:
+        assert len(index.compact()) == 4

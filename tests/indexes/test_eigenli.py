@@ -9,8 +9,14 @@ import torch
 from helpers.definition import projector, ranking, score, unit_rows
 from pylate import rank, retrieve
 
-from pylate_eigenli import (EigenLIIndex, IndexFormatError, IndexLockedError, UnknownDocumentError, rerank)
-from pylate_eigenli.indexes.screen import Panel
+from pylate_eigenli import (
+    EigenLIIndex,
+    IndexFormatError,
+    IndexLockedError,
+    UnknownDocumentError,
+    rerank,
+)
+from pylate_eigenli.indexes.exact_search import Panel
 from pylate_eigenli.storage import Store
 
 D, K = 16, 5
@@ -413,7 +419,7 @@ class TestRefusedChanges:
             (range(2), lambda x: [x[0], np.ones((2, 3))], ValueError, "document 1 has dimension 3"),
             (range(2), lambda x: [x[0], np.zeros((2, D))], ValueError, "document 1 has no tokens"),
             (range(2), lambda x: [x[0], np.zeros((0, D))], ValueError, "document 1 has no tokens"),
-            (range(2), lambda x: [x[0], "text"], TypeError, "document 1: cannot be read"),
+            (range(2), lambda x: [x[0], "text"], TypeError, "document 1 is not a matrix"),
             ([], lambda x: [], ValueError, "no documents were given"),
         ],
     )

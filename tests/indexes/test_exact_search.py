@@ -7,15 +7,16 @@ from helpers.definition import ranking, unit_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pylate_eigenli.indexes import columns
 from pylate_eigenli.indexes import exact_search as search_module
+from pylate_eigenli.indexes.documents import SearchRequest
+from pylate_eigenli.indexes.exact_search import ExactSearch, Panel
 from pylate_eigenli.spectral.background import Queries
-from pylate_eigenli.vectors.rows import DTYPES, decode_documents, encode
-from pylate_eigenli.indexes.definition import exact_scores
-from pylate_eigenli.indexes.screen import Panel
-from pylate_eigenli.indexes.exact_search import ExactSearch
+from pylate_eigenli.spectral.subspace import Subspaces, compress
 from pylate_eigenli.storage import Store
-from pylate_eigenli.spectral.subspace import compress
 from pylate_eigenli.tokens import collect
+from pylate_eigenli.vectors.row_scores import subspace_scores
+from pylate_eigenli.vectors.rows import ROW_DTYPES
 
 D = 12
 LIMITS = {"no panel": 0, "some panels": 150 * Panel.nbytes_per_document(D), "all panels": 1 << 30}
@@ -27,14 +28,20 @@ def rng():
 
 
 def append(store, first, documents, k=5, dtype="float32"):
-    subspaces = compress(documents, k)
+    write(store, range(first, first + len(documents)), compress(documents, k), dtype)
+
+
+def write(store, ids, subspaces, dtype):
+    made = columns.of_subspaces(ids, subspaces, dtype)
     with store.transaction() as transaction:
         transaction.append(
-            range(first, first + len(documents)),
-            documents={"floor": subspaces.floors.numpy()},
-            rows=encode("basis", subspaces.bases, dtype),
-            lengths=subspaces.ranks,
+            ids, documents=made.documents, rows=made.rows, lengths=np.diff(made.offsets)
         )
+
+
+def exact_scores(segment, documents, query):
+    bases, floors = columns.bases(segment), columns.floors(segment)
+    return subspace_scores(bases, segment.offsets, floors, documents, query)
 
 
 @pytest.fixture
@@ -55,21 +62,21 @@ def definition(snapshot, query):
     mass = (query.astype(np.float64) ** 2).sum()
     for start, segment in zip(snapshot.starts, snapshot.segments, strict=False):
         living = np.flatnonzero(segment.alive)
-        for row, basis in zip(living, decode_documents(segment, "basis", living), strict=True):
+        for row, basis in zip(living, columns.kept(segment, living), strict=True):
             inside = ((query.astype(np.float64) @ basis.T) ** 2).sum()
-            floor = float(segment.column("floor")[row])
+            floor = float(columns.floors(segment)[row])
             scores[start + row] = (1 - floor) * inside + floor * mass
     return scores
 
 
-def plain(queries):
+def plain(queries, k):
     """Queries with nothing done to them."""
     tokens = collect(queries)
-    return Queries(tokens, tokens)
+    return SearchRequest(Queries(tokens, tokens), k)
 
 
 def run(snapshot, queries, k, allowed=None, memory_limit=1 << 30):
-    return list(ExactSearch("cpu", memory_limit).search(snapshot, plain(queries), k, allowed))
+    return list(ExactSearch("cpu", memory_limit).search(snapshot, plain(queries, k), allowed))
 
 
 def assert_same(results, others):
@@ -183,24 +190,24 @@ class TestPanels:
     def test_memory_stays_within_the_limit(self, store, rng):
         for limit in LIMITS.values():
             search = ExactSearch("cpu", limit)
-            list(search.search(store.snapshot, plain([unit_rows(rng, 3, D)]), 5))
+            list(search.search(store.snapshot, plain([unit_rows(rng, 3, D)], 5)))
             assert sum(panel.nbytes for panel in search._panels.values()) <= limit
 
     def test_panels_of_segments_that_are_gone_are_freed(self, store, rng):
         search = ExactSearch("cpu", 1 << 30)
-        queries = plain([unit_rows(rng, 3, D)])
-        list(search.search(store.snapshot, queries, 5))
+        queries = plain([unit_rows(rng, 3, D)], 5)
+        list(search.search(store.snapshot, queries))
         assert len(search._panels) == len(store.snapshot.segments)
         with store.transaction() as transaction:
             transaction.remove([i for i in range(280) if i % 7])
-        list(search.search(store.snapshot, queries, 5))
+        list(search.search(store.snapshot, queries))
         assert len(search._panels) == len(store.snapshot.segments)
         search.clear()
         assert len(search._panels) == 0
 
 
 class TestExactScores:
-    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("dtype", ROW_DTYPES)
     @settings(max_examples=20, deadline=None)
     @given(d=st.integers(1, 40), n_tokens=st.integers(1, 20), seed=st.integers(0, 2**32 - 1))
     def test_are_the_definition_of_what_is_stored(self, tmp_path_factory, dtype, d, n_tokens, seed):
@@ -214,7 +221,7 @@ class TestExactScores:
         assert got.dtype == np.float32
         np.testing.assert_allclose(got, definition(store.snapshot, query), atol=2e-6 * n_tokens)
 
-    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("dtype", ROW_DTYPES)
     def test_equal_documents_are_equal_to_the_last_bit(self, tmp_path, rng, dtype):
         store = Store(tmp_path)
         documents = [unit_rows(rng, 9, 31)] * 200
@@ -237,13 +244,10 @@ class TestExactScores:
         """The largest entry of a unit vector is never small, but the others may be."""
         store = Store(tmp_path)
         row = np.array([[1.0, 3e-5, -6e-8, 0.0]], np.float32)
-        with store.transaction() as transaction:
-            transaction.append(
-                [0],
-                documents={"floor": np.zeros(1, np.float32)},
-                rows=encode("basis", torch.from_numpy(row), "float16"),
-                lengths=[1],
-            )
+        one = Subspaces(
+            torch.from_numpy(row), np.array([0, 1]), torch.ones(1), torch.ones(1), torch.zeros(1)
+        )
+        write(store, [0], one, "float16")
         (segment,) = store.snapshot.segments
         for axis, expected in enumerate(row[0].astype(np.float16).astype(np.float64)):
             scores = exact_scores(segment, np.zeros(1, np.int64), torch.eye(4)[[axis]])

@@ -1,20 +1,20 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 
 import numpy as np
 import pytest
 import torch
-from helpers.definition import ranking, unit_rows
+from helpers.definition import unit_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pylate_eigenli import EigenLIIndex, compress
-from pylate_eigenli.indexes.export import documents_vectors, export, queries_vectors
+from pylate_eigenli import EigenLIIndex, UnknownDocumentError
+from pylate_eigenli.indexes.export import export
+from pylate_eigenli.vectors.packing import pack_subspaces, packed_dim
 from pylate_eigenli.vectors.projection import SVProjection
-from pylate_eigenli.vectors.packing import cosine_ready, document_norm, pack_subspaces, packed_dim
+from pylate_eigenli.vectors.rows import StoredRows
 
 D, K = 12, 5
 seeds = st.integers(0, 2**32 - 1)
@@ -34,12 +34,6 @@ def make_index(folder, ids, documents, **options):
 def save(index, path, **options):
     export(index, path, show_progress=False, **options)
     return path
-
-
-def packed(documents, k=K, short_documents="fill"):
-    subspaces = compress(documents, k, short_documents=short_documents)
-    floors = subspaces.floors.numpy()
-    return pack_subspaces(subspaces.bases, subspaces.offsets, floors).numpy(), subspaces
 
 
 @pytest.fixture
@@ -78,23 +72,25 @@ class TestScores:
         index = make_index(folder, range(15), texts(15, seed, d), **options)
         queries = texts(4, seed + 1, d)
         vectors = np.load(save(index, folder / "vectors.npy"))
-        scores = queries_vectors(queries) @ vectors.T
+        scores = index.encode_queries(queries).vectors @ vectors.T
         for found, row in zip(index(queries, k=15), scores, strict=True):
             for hit in found:
                 # A score near zero, of a query of mass 1 or more, has no digits to compare.
                 assert row[hit["id"]] == pytest.approx(hit["score"], rel=1e-5, abs=1e-5)
 
-    def test_a_single_query_or_a_padded_batch_will_do(self):
+    def test_a_single_query_or_a_padded_batch_will_do(self, index):
         queries = texts(3)
         padded = np.zeros((3, 20, D), np.float32)
         for i, query in enumerate(queries):
             padded[i, : len(query)] = query
-        one_by_one = np.concatenate([queries_vectors(query) for query in queries])
+        one_by_one = np.concatenate([index.encode_queries(query).vectors for query in queries])
         assert one_by_one.shape == (3, packed_dim(D))
         assert one_by_one.dtype == np.float32
-        np.testing.assert_allclose(queries_vectors(padded), one_by_one, atol=1e-6)
+        encoded = index.encode_queries(padded)
+        np.testing.assert_allclose(encoded.vectors, one_by_one, atol=1e-6)
+        assert encoded.constants.tolist() == [0.0] * 3
         with pytest.raises(ValueError, match="query 1: token 0 contains NaN"):
-            queries_vectors([queries[0], np.full((1, D), np.nan)])
+            index.encode_queries([queries[0], np.full((1, D), np.nan)])
 
 
 class TestNpy:
@@ -198,10 +194,7 @@ class TestParquet:
     def test_says_what_the_vectors_are(self, pq, index, tmp_path):
         schema = pq.read_schema(save(index, tmp_path / "v.parquet"))
         about = json.loads(schema.metadata[b"pylate_eigenli"])
-        norms = np.linalg.norm(expected_vectors(index), axis=1)
         assert (about["k"], about["d"], about["dim"]) == (K, D, packed_dim(D))
-        assert about["norm_min"] == pytest.approx(norms.min(), rel=1e-3)
-        assert about["norm_max"] == pytest.approx(norms.max(), rel=1e-3)
         assert "diagonal" in about["layout"]
 
     def test_pandas_reads_it(self, index, tmp_path):
@@ -214,7 +207,7 @@ class TestParquet:
         duckdb = pytest.importorskip("duckdb")
         path = save(index, tmp_path / "v.parquet")
         query = texts(1, seed=9)[0]
-        vector = queries_vectors(query)[0].tolist()
+        vector = index.encode_queries(query).vectors[0].tolist()
         found = duckdb.execute(
             f"SELECT id, list_inner_product(vector, ?::FLOAT[]) AS score FROM '{path}' "
             "ORDER BY score DESC LIMIT 5",
@@ -245,16 +238,14 @@ class TestFailure:
 
     @staticmethod
     def fail_after(monkeypatch, n, error):
-        from pylate_eigenli.vectors import rows as codec
+        calls, encode = iter(range(100)), StoredRows.encode
 
-        calls = iter(range(100))
-
-        def encode(*args):
+        def failing(*args):
             if next(calls) == n:
                 raise error
-            return codec.encode(*args)
+            return encode(*args)
 
-        monkeypatch.setattr("pylate_eigenli.indexes.export.encode", encode)
+        monkeypatch.setattr(StoredRows, "encode", failing)
 
     def test_what_a_killed_export_left_is_overwritten(self, index, tmp_path):
         (tmp_path / "v.npy.tmp").write_bytes(b"x" * 10**5)
@@ -304,54 +295,27 @@ def test_progress_is_shown_unless_it_is_not_wanted(index, tmp_path, capsys):
     assert f"{len(ORDER)}/{len(ORDER)}" in capsys.readouterr().err
 
 
-def test_vectors_can_be_had_without_a_file(index):
-    batches = list(documents_vectors(index, batch_size=8))
-    assert [len(ids) for ids, _ in batches] == [8, 8, 3]
-    assert [i for ids, _ in batches for i in ids] == ORDER
-    np.testing.assert_array_equal(np.concatenate([v for _, v in batches]), expected_vectors(index))
-    assert SVProjection.fit((v for _, v in documents_vectors(index)), dim=4).dim == 4
+class TestVectors:
+    def test_come_in_batches_without_a_file(self, index):
+        batches = list(index.vectors(batch_size=8))
+        assert [len(ids) for ids, _ in batches] == [8, 8, 3]
+        assert [i for ids, _ in batches for i in ids] == ORDER
+        expected = expected_vectors(index)
+        np.testing.assert_array_equal(np.concatenate([v for _, v in batches]), expected)
+        assert SVProjection.fit((v for _, v in index.vectors()), dim=4).dim == 4
 
+    def test_of_chosen_documents_come_in_the_order_of_the_ids(self, index):
+        expected = expected_vectors(index)
+        chosen = ["doc 7", "doc 1", "new", "doc 1", "doc 18"]
+        ((ids, vectors),) = index.vectors(chosen)
+        assert ids == chosen
+        np.testing.assert_array_equal(vectors, expected[[ORDER.index(i) for i in chosen]])
+        with pytest.raises(UnknownDocumentError, match="no document 'doc 0'"):
+            list(index.vectors(["doc 1", "doc 0"]))
+        with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
+            list(index.vectors(batch_size=0))
 
-class TestNorms:
-    @settings(max_examples=30, deadline=None)
-    @given(seeds, st.integers(1, 20), st.sampled_from(["fill", "truncate"]), st.data())
-    def test_are_as_the_formula_says_and_at_most_the_root_of_k(self, seed, d, short, data):
-        k = data.draw(st.integers(1, d))
-        vectors, subspaces = packed(texts(12, seed, d), k, short)
-        norms = document_norm(subspaces.ranks, subspaces.floors.numpy(), d)
-        np.testing.assert_allclose(norms, np.linalg.norm(vectors, axis=1), rtol=1e-5)
-        assert (norms <= math.sqrt(k) * (1 + 1e-6)).all()
-        assert norms[subspaces.ranks == k] == pytest.approx(math.sqrt(k))
-
-    def test_one_number_will_do(self):
-        assert document_norm(32, 0.0, 128) == pytest.approx(math.sqrt(32))
-
-    def test_if_equal_all_metrics_rank_alike(self):
-        rng = np.random.default_rng(0)
-        vectors, _ = packed([unit_rows(rng, 15, D) for _ in range(50)])
-        query = queries_vectors(unit_rows(rng, 4, D))[0]
-        assert cosine_ranking(vectors, query) == ranking(vectors @ query, 50)
-        assert ranking(-np.linalg.norm(vectors - query, axis=1), 50) == ranking(vectors @ query, 50)
-
-    def test_if_unequal_one_more_coordinate_makes_them(self):
-        vectors, _ = packed(texts(60))
-        query = queries_vectors(texts(1, seed=3)[0])
-        exact = ranking(vectors @ query[0], 60)
-        assert cosine_ranking(vectors, query[0]) != exact, "the documents put nothing to the test"
-        ready, ready_query = cosine_ready(vectors, norm=math.sqrt(K)), cosine_ready(query)
-        assert ready.dtype == ready_query.dtype == np.float32
-        np.testing.assert_allclose(np.linalg.norm(ready, axis=1), math.sqrt(K), rtol=1e-5)
-        np.testing.assert_allclose(ready @ ready_query[0], vectors @ query[0], rtol=1e-6)
-        assert cosine_ranking(ready, ready_query[0]) == exact
-        assert ranking(-np.linalg.norm(ready - ready_query, axis=1), 60) == exact
-
-    def test_rounding_is_forgiven_but_no_wrong_norm(self):
-        vectors, _ = packed(texts(60))
-        largest = float(np.linalg.norm(vectors, axis=1).max())
-        assert np.isfinite(cosine_ready(vectors, norm=largest * (1 - 1e-3))).all()
-        with pytest.raises(ValueError, match=r"vector of length .*, more than norm=1\.0"):
-            cosine_ready(vectors, norm=1.0)
-
-
-def cosine_ranking(vectors, query):
-    return ranking((vectors / np.linalg.norm(vectors, axis=1, keepdims=True)) @ query, len(vectors))
+    def test_of_an_empty_index_are_none(self, tmp_path):
+        index = EigenLIIndex(str(tmp_path), k=K, show_progress=False)
+        assert list(index.vectors()) == []
+        assert index.vector_dim is None

@@ -1,8 +1,9 @@
 """Indexes of format version 1, which every later release has to read.
 
 They are in ``data/golden_v1`` (subspaces) and ``data/golden_sv_v1`` (single vectors) and were
-written by ``python tests/test_golden_index.py FOLDER``. A later version of the format gets folders
-of its own; these files stay as they are.
+written by ``python tests/indexes/test_golden_index.py FOLDER``. ``data/golden_v1_1`` and
+``data/golden_sv_v1_1`` have their background in an array of the collection, where it was in the
+manifest before. A later version of the format gets folders of its own; these files stay as they are.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection
+from pylate_eigenli.indexes.collection import stored_background
 from pylate_eigenli.storage import Store
 
 DATA = Path(__file__).parents[1] / "data"
@@ -39,6 +41,8 @@ RECIPES: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {
             "int4": {"keep_tokens": "float16", **PROJECTIONS},
         },
     ),
+    "golden_v1_1": (EigenLIIndex, {"float16": {"preset": "plus"}}),
+    "golden_sv_v1_1": (EigenLISVIndex, {"int8": {"preset": "plus", "keep_tokens": "int8"}}),
 }
 
 
@@ -158,11 +162,38 @@ def test_a_background_is_known_to_an_index_that_was_written_without_one(tmp_path
     shutil.copytree(DATA / "golden_v1" / dtype, tmp_path / dtype)
     with EigenLIIndex(str(tmp_path), dtype) as golden:
         written = write(tmp_path / "new", "golden_v1", dtype)
-        assert "background" not in golden._snapshot.meta
+        assert stored_background(golden._snapshot) is None
         counted = golden._background(golden._snapshot)
         np.testing.assert_allclose(
             counted.mean, written._background(written._snapshot).mean, atol=1e-2
         )
+
+
+@pytest.mark.parametrize("dtype", RECIPES["golden_sv_v1"][1])
+def test_a_background_moves_from_the_manifest_to_the_collection(tmp_path, dtype):
+    shutil.copytree(DATA / "golden_sv_v1" / dtype, tmp_path / dtype)
+    with EigenLISVIndex(str(tmp_path), dtype) as index:
+        before = index._background(index._snapshot)
+        expected = index(QUERIES, idf=0.4, background=0.75)
+        assert "background" in index._snapshot.meta
+        index.add_documents("new", tokens(10, 5)).remove_documents("new")
+        assert "background" not in index._snapshot.meta
+        assert "background.total" in index._snapshot.collection
+        after = index._background(index._snapshot)
+        np.testing.assert_allclose(after.total, before.total, atol=1e-9)
+        assert after.documents == before.documents == len(index)
+        for ours, theirs in zip(index(QUERIES, idf=0.4, background=0.75), expected, strict=True):
+            assert [hit["id"] for hit in ours] == [hit["id"] for hit in theirs]
+            assert [hit["score"] for hit in ours] == pytest.approx([h["score"] for h in theirs])
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"), [("golden_v1_1", "float16"), ("golden_sv_v1_1", "int8")]
+)
+def test_the_manifest_of_later_files_holds_no_background(kind, dtype):
+    snapshot = Store(DATA / kind / dtype).snapshot
+    assert "background" not in snapshot.meta
+    assert stored_background(snapshot).documents == 5
 
 
 def main(folder: Path) -> None:

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 import torch
 from helpers.definition import unit_rows
+from helpers.strategies import orthogonal
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from helpers.strategies import orthogonal
 
-from pylate_eigenli.indexes.screen import Panel
+from pylate_eigenli.indexes.exact_search import Panel
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.packing import pack_moments, packed_dim
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from benchmarks import synthetic
 from pylate.scores import colbert_scores
 
-from pylate_eigenli import (EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection, UnknownDocumentError)
-from benchmarks import synthetic
+from pylate_eigenli import (
+    EigenLIIndex,
+    EigenLISVIndex,
+    SVProjection,
+    TokenProjection,
+    UnknownDocumentError,
+)
 from pylate_eigenli.spectral.subspace import compress
 from pylate_eigenli.vectors.packing import pack_subspaces
 

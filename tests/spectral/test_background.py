@@ -6,6 +6,7 @@ import torch
 from helpers.definition import unit_rows
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, analyze, compress
+from pylate_eigenli.indexes.collection import stored_background
 from pylate_eigenli.spectral.background import Background
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.packing import pack_subspaces, unpack
@@ -103,11 +104,12 @@ class TestSearch:
         assert make(tmp_path, preset="plus")(queries) == [[], [], []]
 
 
+@pytest.mark.parametrize("share", [0.0, 0.5], ids=["counted", "kept"])
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int4", "binary"])
 class TestUpdates:
-    def test_keep_the_background_exact(self, tmp_path, documents, dtype):
+    def test_keep_the_background_exact(self, tmp_path, documents, dtype, share):
         """Added, replaced and removed in any order: as if made anew."""
-        options = {"k": K, "dtype": dtype, "show_progress": False}
+        options = {"k": K, "dtype": dtype, "background": share, "show_progress": False}
         kind = EigenLISVIndex if dtype in ("int4", "binary") else EigenLIIndex
         index = kind(str(tmp_path), "changed", **options)
         index.add_documents(range(20), documents[:20])
@@ -118,11 +120,12 @@ class TestUpdates:
         index.compact()
         snapshot = index._snapshot
         background = index._background(snapshot)
+        assert (stored_background(snapshot) is not None) == bool(share)
         assert background.documents == len(index) == 30
         from_scratch = Background.empty(D)
         for segment in snapshot.segments:
             living = np.flatnonzero(segment.alive)
-            matrix = index._matrix_sum(snapshot, segment, living)
+            matrix = index._collection.codec(snapshot).matrix_sum(segment, living)
             from_scratch = from_scratch.plus(matrix, len(living))
         np.testing.assert_allclose(background.mean, from_scratch.mean, atol=1e-6)
 
@@ -131,12 +134,12 @@ class TestUpdates:
 def test_what_is_left_of_many_documents_has_the_background_of_few(tmp_path, make):
     rng = np.random.default_rng(2)
     many = [unit_rows(rng, 6, D) for _ in range(3000)]
-    options = {"short_documents": "truncate"}
+    options = {"short_documents": "truncate", "background": 0.5}
     index = make(tmp_path / "many", **options).add_documents(range(3000), many, batch_size=700)
     index.remove_documents(range(4, 3000))
     left = index._background(index._snapshot)
     again = [
-        index._matrix_sum(index._snapshot, segment, np.flatnonzero(segment.alive))
+        index._collection.codec(index._snapshot).matrix_sum(segment, np.flatnonzero(segment.alive))
         for segment in index._snapshot.segments
     ]
     np.testing.assert_allclose(left.total, sum(again), atol=1e-9)

@@ -11,7 +11,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ...indexes.exact_search import Hits
+from ...indexes.results import Hits
 from ...tokens import TokenBatch
 
 __all__ = ["Candidates", "Family", "Hits", "Method", "Spec", "hits_of"]

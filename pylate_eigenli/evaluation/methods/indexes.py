@@ -10,7 +10,6 @@ import numpy as np
 
 from ...indexes.ann.faiss import FaissBackend, FaissOptions
 from ...indexes.eigenli import EigenLIIndex
-from ...indexes.export import documents_vectors, queries_vectors
 from ...indexes.single_vector import EigenLISVIndex
 from ...tokens import TokenBatch
 from .base import Candidates, Family, Hits, hits_of
@@ -99,7 +98,7 @@ class ProductQuantized(IndexMethod):
         return f"PQ{dim * self._bits // 8}x8np"
 
     def finish(self) -> None:
-        vectors = np.concatenate([batch for _, batch in documents_vectors(self.index)])
+        vectors = np.concatenate([batch for _, batch in self.index.vectors()])
         n, dim = vectors.shape
         self._quantized = FaissBackend(dim, n, FaissOptions(factory=self._factory(dim)))
         self._quantized.train(vectors)
@@ -112,7 +111,7 @@ class ProductQuantized(IndexMethod):
         if candidates is not None:
             raise ValueError("faiss-pq searches all documents: it cannot rerank candidates")
         assert self._quantized is not None, "finish() comes before the first search"
-        asked = queries_vectors(list(queries), self.index)
+        asked = self.index.encode_queries(list(queries)).vectors
         labels, scores = self._quantized.search(asked, min(k, len(self)))
         return [
             Hits(rows[rows >= 0], values[rows >= 0])

@@ -146,13 +146,6 @@ def check_vectors(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]
     return np.ascontiguousarray(vectors, np.float32)
 
 
-def check_positive(**options: int | None) -> None:
-    """Refuse options that are neither None nor a positive integer."""
-    for name, value in options.items():
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} must be a positive integer, got {value!r}")
-
-
 def no_results(queries: int, k: int) -> Results:
     """Return results to be filled in."""
     return np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32)

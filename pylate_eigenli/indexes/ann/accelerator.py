@@ -8,16 +8,18 @@ and grows from document to document.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import TypeAlias
+import zlib
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...storage import Snapshot, Transaction
 from .. import ann as backends
-from ...storage import Segment, Snapshot, Transaction
-from ...vectors.encoder import SVSettings
+from .. import columns
+from ..codecs import VectorCodec
+from ..settings import SVSettings
 
 # So many documents that the structure does not know are worth its growth.
 _PENDING_DOCUMENTS = 1000
@@ -27,21 +29,22 @@ _VECTORS_AT_ONCE = 1024
 # Arrays of the collection: the structure, and the labels of the documents in it.
 _ANN, _ANN_LABELS = "ann", "ann.labels"
 
-# Reads the vectors at some rows of a segment.
-Read: TypeAlias = Callable[[Segment, NDArray[np.int64]], torch.Tensor]
-
 
 class Accelerator:
     """Finds candidates by the structure of a state, which is loaded once."""
 
     def __init__(self) -> None:
         # What was loaded last, and of which arrays of a collection.
-        self._loaded: tuple[Hashable, backends.Backend] | None = None
+        self._loaded: tuple[object, backends.Backend] | None = None
+
+    def clear(self) -> None:
+        """Free the structure."""
+        self._loaded = None
 
     def candidates(
         self, snapshot: Snapshot, settings: SVSettings, vectors: torch.Tensor, n: int
     ) -> tuple[int, list[NDArray[np.int64]]]:
-        """Return the global row from which on documents must be scanned, and candidates before it.
+        """Return the first global row that the structure does not cover, and its candidates per query.
 
         Parameters
         ----------
@@ -55,7 +58,7 @@ class Accelerator:
         backend = self._backend(snapshot, settings) if len(vectors) else None
         if backend is None:
             return 0, [np.empty(0, np.int64)] * len(vectors)
-        labels = np.concatenate([segment.column("label") for segment in snapshot.segments])
+        labels = np.concatenate([columns.labels(segment) for segment in snapshot.segments])
         alive = np.concatenate([segment.alive for segment in snapshot.segments])
         covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
         # What has died since the structure was made may be among its answers: ask for more.
@@ -71,7 +74,9 @@ class Accelerator:
 
     def _backend(self, snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
         """Return the structure of a state, loaded once, or None if it has none."""
-        key = snapshot.manifest.collection
+        manifest = snapshot.manifest
+        # Other arrays change more often than the structure, which is known by a checksum.
+        key = (settings.backend_options, manifest.meta.get("ann", manifest.collection))
         known = self._loaded  # looked at once: another thread may be at another state
         if known is None or known[0] != key:
             loaded = _load(snapshot, settings)
@@ -80,51 +85,51 @@ class Accelerator:
             known = self._loaded = (key, loaded)
         return known[1]
 
+    @staticmethod
+    def is_due(snapshot: Snapshot, settings: SVSettings) -> bool:
+        """Return whether enough documents are waiting for the structure to grow."""
+        if settings.backend == "exact" or not len(snapshot):
+            return False
+        waiting = int(snapshot.meta["next_label"]) - int(snapshot.meta.get("covered", 0))
+        return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
 
-def is_due(snapshot: Snapshot, settings: SVSettings) -> bool:
-    """Return whether enough documents are waiting for the structure to grow."""
-    if settings.backend == "exact" or not len(snapshot):
-        return False
-    waiting = int(snapshot.meta["next_label"]) - int(snapshot.meta.get("covered", 0))
-    return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
+    @staticmethod
+    def build(transaction: Transaction, codec: VectorCodec) -> None:
+        """Bring the structure up to date, made anew if many documents were removed.
 
-
-def build(transaction: Transaction, settings: SVSettings, width: int, read: Read) -> None:
-    """Bring the structure up to date, made anew if many documents were removed.
-
-    Parameters
-    ----------
-    transaction
-        Of which the structure will be a part.
-    settings
-        What the index is made with.
-    width
-        Dimension D of the vectors.
-    read
-        Reads them.
-    """
-    snapshot = transaction.base
-    size = len(snapshot)
-    # One of its own, because it is changed in place while others may be searching.
-    backend = _load(snapshot, settings)
-    covered = 0
-    if backend is not None:
-        present = snapshot.collection[_ANN_LABELS]
-        gone = np.setdiff1d(present, _living_labels(snapshot))
-        if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
-            backend = None
-        else:
-            covered = snapshot.meta["covered"]
-            backend.remove(gone)
-    if backend is None:
-        backend = backends.make(settings.backend, width, size, settings.backend_options)
-        if backend.sample_size:
-            backend.train(_sample(snapshot, read, backend.sample_size))
-    for labels, vectors in _vectors(snapshot, read, covered):
-        backend.add(labels, vectors.numpy())
-    transaction.set_collection(_ANN, backend.to_bytes())
-    transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
-    transaction.meta["covered"] = snapshot.meta["next_label"]
+        Parameters
+        ----------
+        transaction
+            Of which the structure will be a part.
+        codec
+            Reads the vectors.
+        """
+        snapshot, settings = transaction.base, codec.settings
+        size = len(snapshot)
+        # One of its own, because it is changed in place while others may be searching.
+        backend = _load(snapshot, settings)
+        covered = 0
+        if backend is not None:
+            present = snapshot.collection[_ANN_LABELS]
+            gone = np.setdiff1d(present, _living_labels(snapshot))
+            if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
+                backend = None
+            else:
+                covered = snapshot.meta["covered"]
+                backend.remove(gone)
+        if backend is None:
+            backend = backends.make(
+                settings.backend, codec.encoder.width, size, settings.backend_options
+            )
+            if backend.sample_size:
+                backend.train(_sample(snapshot, codec, backend.sample_size))
+        for labels, vectors in _vectors(snapshot, codec, covered):
+            backend.add(labels, vectors.numpy())
+        structure = backend.to_bytes()
+        transaction.set_collection(_ANN, structure)
+        transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
+        transaction.meta["covered"] = snapshot.meta["next_label"]
+        transaction.meta["ann"] = f"{zlib.crc32(structure.data):08x}"
 
 
 def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
@@ -135,23 +140,23 @@ def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
 
 
 def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:
-    return np.concatenate([s.column("label")[s.alive] for s in snapshot.segments])
+    return np.concatenate([columns.labels(s)[s.alive] for s in snapshot.segments])
 
 
 def _vectors(
-    snapshot: Snapshot, read: Read, from_label: int = 0, step: int = 1
+    snapshot: Snapshot, codec: VectorCodec, from_label: int = 0, step: int = 1
 ) -> Iterator[tuple[NDArray[np.int64], torch.Tensor]]:
     """Yield labels and vectors of every step-th living document from a label on, in batches."""
     for segment in snapshot.segments:
-        labels = segment.column("label")
+        labels = columns.labels(segment)
         rows = np.flatnonzero(segment.alive & (labels >= from_label))[::step]
         for begin in range(0, len(rows), _VECTORS_AT_ONCE):
             part = rows[begin : begin + _VECTORS_AT_ONCE]
-            yield labels[part], read(segment, part)
+            yield labels[part], codec.read(segment, part)
 
 
-def _sample(snapshot: Snapshot, read: Read, n: int) -> NDArray[np.float32]:
+def _sample(snapshot: Snapshot, codec: VectorCodec, n: int) -> NDArray[np.float32]:
     """Return vectors of about n living documents, or of all if there are fewer, evenly spread."""
     step = max(1, -(-len(snapshot) // n))
-    parts = [vectors for _, vectors in _vectors(snapshot, read, step=step)]
+    parts = [vectors for _, vectors in _vectors(snapshot, codec, step=step)]
     return np.asarray(torch.cat(parts).numpy())

@@ -10,21 +10,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ann import check_positive
-from ..registry import Entry, Registry
 from ...storage import DocumentId
+from ..registry import Entry, Registry, check_positive
+from ..results import Found
 
 _REGISTRY = Registry(
     __name__,
     "backend",
-    {"milvus": Entry("MilvusServer", "pymilvus"), "qdrant": Entry("QdrantServer", "qdrant_client")},
+    {
+        "milvus": Entry("MilvusDatabase", "pymilvus"),
+        "qdrant": Entry("QdrantDatabase", "qdrant_client"),
+    },
 )
 T = TypeVar("T", bound=Any)
 NAMES = tuple(_REGISTRY.entries)
@@ -34,15 +38,8 @@ options_of_searches = _REGISTRY.options_of_searches
 _NAMESPACE = UUID("f1c6b0f4-6a0e-5f0e-8d6a-2f5b1c1f0e11")  # of the keys of this library's documents
 
 
-class Found(NamedTuple):
-    """Documents that a search has found, best first, and their inner products with the query."""
-
-    ids: list[DocumentId]
-    products: NDArray[np.float32]
-
-
 @dataclass(frozen=True)
-class ServerOptions:
+class DatabaseOptions:
     """What all servers can be told.
 
     Parameters
@@ -72,7 +69,7 @@ class ServerOptions:
             raise ValueError(f"timeout must be positive, got {self.timeout}")
 
 
-class VectorServer(Protocol):
+class VectorDatabase(Protocol):
     """One collection of documents on a server.
 
     Parameters
@@ -87,11 +84,11 @@ class VectorServer(Protocol):
         An instance of ``options_type``.
     """
 
-    options_type: ClassVar[type[ServerOptions]]
+    options_type: ClassVar[type[DatabaseOptions]]
     token_variable: ClassVar[str]
     embedded_suffix: ClassVar[str]
     bytes_per_number: ClassVar[int]
-    options: ServerOptions
+    options: DatabaseOptions
     embedded: bool
 
     def __init__(self, uri: str, token: str | None, collection: str, options: Any) -> None: ...
@@ -151,8 +148,14 @@ class VectorServer(Protocol):
     def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
         """Yield all ids and vectors (n, D) in batches."""
 
+    def vectors(self, ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
+        """Return the vectors (D,) of those documents that are there."""
+
     def count(self) -> int:
         """Return the number of documents."""
+
+    def nbytes(self) -> int | None:
+        """Return the bytes on disk of an embedded database; None where it is not known."""
 
     def settle(self) -> None:
         """Wait until the server has built its ANN structures over all documents."""
@@ -167,7 +170,7 @@ def connect(
     token: str | None,
     default: str,
     options: Mapping[str, Any] | None = None,
-) -> VectorServer:
+) -> VectorDatabase:
     """Connect to a server.
 
     Parameters
@@ -185,7 +188,7 @@ def connect(
     options
         What the ``options_type`` of the server takes, by name.
     """
-    server: type[VectorServer] = _REGISTRY.type_of(name)
+    server: type[VectorDatabase] = _REGISTRY.type_of(name)
     chosen = _REGISTRY.options(name, options)
     library(name)
     if uri is not None and "@" in urlsplit(uri).netloc:
@@ -203,6 +206,13 @@ def connect(
 def is_remote(uri: str) -> bool:
     """Return whether a uri names a server rather than a file."""
     return "://" in uri
+
+
+def bytes_on_disk(path: str) -> int:
+    """Return the size of a file, or of all files in a folder."""
+    place = Path(path)
+    files = [place] if place.is_file() else place.rglob("*")
+    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def collection_name(name: str) -> str:

@@ -9,20 +9,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ann import check_positive
+from ...spectral.settings import check_choice
 from ...storage import DocumentId
-from . import Found, ServerOptions, chunks, is_remote, key_of, library
+from ..registry import check_positive
+from ..results import Found
+from . import DatabaseOptions, bytes_on_disk, chunks, is_remote, key_of, library
+
+Consistency = Literal["Strong", "Bounded", "Session", "Eventually"]
 
 # Limits of the server: of one text, and of the results of one query.
 _TEXT_BYTES = 65_535
 _MOST_RESULTS = 16_384
-_CANDIDATES = 10  # per result, where the metric is not the score
 _ID_BYTES = 1_024
+_METRIC = "IP"  # inner products are the scores
 # Bytes are kept as base64 in so many texts, of which the first are filled first.
 _ROW_FIELDS = [f"rows_{i}" for i in range(4)]
 _QUERY_BYTES = 16 << 20
@@ -34,7 +38,7 @@ _EMBEDDED_USERS: Counter[str] = Counter()
 
 
 @dataclass(frozen=True)
-class MilvusOptions(ServerOptions):
+class MilvusOptions(DatabaseOptions):
     """What Milvus can be told besides what all servers can.
 
     Parameters
@@ -46,10 +50,6 @@ class MilvusOptions(ServerOptions):
         ``"HNSW"``, ``"IVF_SQ8"``, ``"IVF_PQ"``, ``"DISKANN"`` ...
     index_params, search_params
         Its parameters for building (``{"M": 32}``) and for searching (``{"ef": 200}``).
-    metric
-        ``"IP"`` (the default), which is the score. ``"COSINE"`` and ``"L2"`` only choose
-        candidates, ten times as many as are asked for, and miss some: vectors are kept centred,
-        and then differ in length.
     shards, replicas
         Of the collection; replicas are of its copies in memory.
     consistency
@@ -57,7 +57,7 @@ class MilvusOptions(ServerOptions):
         ``"Session"`` and ``"Eventually"`` are faster.
     """
 
-    of_searches: ClassVar[frozenset[str]] = ServerOptions.of_searches | {
+    of_searches: ClassVar[frozenset[str]] = DatabaseOptions.of_searches | {
         "search_params",
         "consistency",
     }
@@ -66,23 +66,17 @@ class MilvusOptions(ServerOptions):
     index_type: str = "AUTOINDEX"
     index_params: dict[str, Any] = field(default_factory=dict)
     search_params: dict[str, Any] = field(default_factory=dict)
-    metric: Literal["IP", "COSINE", "L2"] = "IP"
     shards: int = 1
     replicas: int = 1
-    consistency: Literal["Strong", "Bounded", "Session", "Eventually"] = "Strong"
+    consistency: Consistency = "Strong"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(shards=self.shards, replicas=self.replicas)
-        for name, value, choices in (
-            ("metric", self.metric, ("IP", "COSINE", "L2")),
-            ("consistency", self.consistency, ("Strong", "Bounded", "Session", "Eventually")),
-        ):
-            if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+        check_choice("consistency", self.consistency, get_args(Consistency))
 
 
-class MilvusServer:
+class MilvusDatabase:
     """A Milvus collection with the fields ``key``, ``document`` (the id as JSON) and ``vector``.
 
     TLS is used for ``https://`` and always verified; ``GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`` names
@@ -130,7 +124,7 @@ class MilvusServer:
             index.add_index(
                 "vector",
                 index_type=self.options.index_type,
-                metric_type=self.options.metric,
+                metric_type=_METRIC,
                 params=self.options.index_params,
             )
             self._client.create_index(self._collection, index)
@@ -142,8 +136,6 @@ class MilvusServer:
         schema.add_field("key", types.VARCHAR, is_primary=True, max_length=36)
         schema.add_field("document", types.VARCHAR, max_length=_ID_BYTES)
         schema.add_field("vector", types.FLOAT_VECTOR, dim=dim)
-        if self.options.metric != "IP":
-            schema.add_field("norm", types.FLOAT)
         for name in _ROW_FIELDS if self._keeps_rows else []:
             schema.add_field(name, types.VARCHAR, max_length=_TEXT_BYTES)
         self._client.create_collection(
@@ -184,10 +176,6 @@ class MilvusServer:
             {"key": key_of(i), "document": _document(i), "vector": vector}
             for i, vector in zip(ids, vectors, strict=True)
         ]
-        if self.options.metric != "IP":
-            norms = np.linalg.norm(vectors, axis=1).tolist()
-            for entity, norm in zip(entities, norms, strict=True):
-                entity["norm"] = norm
         if rows is not None:
             for entity, row in zip(entities, rows, strict=True):
                 entity |= _texts(entity["document"], row)
@@ -204,8 +192,6 @@ class MilvusServer:
     ) -> list[Found]:
         if k > _MOST_RESULTS:
             raise ValueError(f"Milvus returns at most {_MOST_RESULTS:,} documents, not {k:,}")
-        metric = self.options.metric
-        limit = k if metric == "IP" else min(_CANDIDATES * k, _MOST_RESULTS)
         found = []
         for part in chunks(queries, max(1, _QUERY_BYTES // (4 * queries.shape[1]))):
             answers = self._client.search(
@@ -213,20 +199,15 @@ class MilvusServer:
                 data=list(part),
                 anns_field="vector",
                 filter="" if subset is None else _filter(subset),
-                limit=limit,
-                output_fields=["document"] + (["norm"] if metric != "IP" else []),
-                search_params={"metric_type": metric, "params": self.options.search_params},
+                limit=k,
+                output_fields=["document"],
+                search_params={"metric_type": _METRIC, "params": self.options.search_params},
                 consistency_level=self.options.consistency,
                 timeout=self.options.timeout,
             )
-            for query, hits in zip(part, answers, strict=True):
+            for hits in answers:
                 products = np.array([hit["distance"] for hit in hits], np.float32)
-                if metric != "IP":
-                    norms = np.array([hit["entity"]["norm"] for hit in hits], np.float32)
-                    products = _products(metric, products, norms, float(np.linalg.norm(query)))
-                best = np.argsort(-products, kind="stable")[:k]
-                ids = [json.loads(hits[i]["entity"]["document"]) for i in best.tolist()]
-                found.append(Found(ids, products[best]))
+                found.append(Found([json.loads(h["entity"]["document"]) for h in hits], products))
         return found
 
     def _query(
@@ -253,6 +234,10 @@ class MilvusServer:
         held = {json.loads(entity["document"]) for entity in entities}
         return [document_id for document_id in ids if document_id not in held]
 
+    def vectors(self, ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
+        entities = self._query(ids, ["vector"], _ROWS_AT_ONCE, self.options.consistency)
+        return {json.loads(e["document"]): np.array(e["vector"], np.float32) for e in entities}
+
     def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
         entities = self._client.query_iterator(
             self._collection,
@@ -274,6 +259,9 @@ class MilvusServer:
             timeout=self.options.timeout,
         )
         return int(answer["count(*)"])
+
+    def nbytes(self) -> int | None:
+        return bytes_on_disk(self._file) if self.embedded else None
 
     def is_transient(self, error: Exception) -> bool:
         import grpc
@@ -308,12 +296,3 @@ def _texts(document: str, row: bytes) -> dict[str, str]:
     return {
         name: text[i * _TEXT_BYTES : (i + 1) * _TEXT_BYTES] for i, name in enumerate(_ROW_FIELDS)
     }
-
-
-def _products(
-    metric: str, values: NDArray[np.float32], norms: NDArray[np.float32], query_norm: float
-) -> NDArray[np.float32]:
-    """Turn cosines or squared distances into inner products."""
-    if metric == "COSINE":
-        return values * norms * np.float32(query_norm)
-    return (norms**2 + np.float32(query_norm**2) - values) * np.float32(0.5)

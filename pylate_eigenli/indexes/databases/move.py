@@ -1,4 +1,4 @@
-"""From files to a server: the documents of an index move without being encoded again."""
+"""From one index to a database: documents move without being encoded again."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from .. import databases as servers
-from ..eigenli import EigenLIIndex
-from ..index_vectors import IndexVectors
+import numpy as np
+
+from ...vectors.encoder import VectorEncoder
 from ...vectors.projection import SVProjection
-from .served_index import ServedSVIndex
-from .upload import Batch
-from ...vectors.encoder import Projections
+from .. import columns, databases
+from ..base import DocumentIndex
+from ..codecs import VectorCodec
+from ..columns import DocumentColumns
+from ..documents import progress_bar
 from ..single_vector import EigenLISVIndex
+from .documents import DatabaseDocuments
 
 _VECTOR_BYTES = 64 << 20
-# Settings of an index that are not those of its copy on a server.
+# Settings of an index that are not those of its copy in a database.
 _OWN_SETTINGS = ("dtype", "backend", "backend_options", "projection", "token_projection")
 
 
 def move(
-    index: EigenLIIndex | EigenLISVIndex,
+    index: DocumentIndex[Any, Any],
     backend: str,
     *,
     uri: str | None = None,
@@ -33,7 +36,7 @@ def move(
     only_missing: bool = False,
     show_progress: bool = True,
 ) -> EigenLISVIndex:
-    """Copy all documents of an index to a server, and return the index that searches them there.
+    """Copy all documents of an index to a database, and return the index that searches them there.
 
     Vectors are those that the index keeps, as exact as it keeps them, or are made of its
     subspaces; tokens and bases go with them. Doing it again adds no document twice.
@@ -43,13 +46,13 @@ def move(
     index
         The index, which is left as it is.
     backend, uri, token, backend_options
-        The server, as for :class:`pylate_eigenli.EigenLISVIndex`.
+        The database, as for :class:`pylate_eigenli.EigenLISVIndex`.
     index_folder, index_name
         Of the new index. By default beside the index, with the backend's name appended.
     projection
         Makes the vectors shorter on their way, unless they have been projected already.
     only_missing
-        Whether to leave out documents that the server holds already: to go on where an
+        Whether to leave out documents that the database holds already: to go on where an
         interrupted transfer of the same documents stopped.
     show_progress
         Whether to show a progress bar.
@@ -67,17 +70,18 @@ def move(
     >>> len(served), served(torch.eye(8)[4:], k=1)[0][0]["id"]
     (2, 'second')
     """
-    if backend not in servers.NAMES:
-        raise ValueError(f"backend must be one of {', '.join(servers.NAMES)}, got {backend!r}")
-    source = IndexVectors.of(index)
-    given = source.projections or Projections()
+    if backend not in databases.NAMES:
+        raise ValueError(f"backend must be one of {', '.join(databases.NAMES)}, got {backend!r}")
+    if not len(index):
+        raise ValueError(f"the index {index.index_name!r} holds no documents")
+    encoder = index._collection.codec(index._snapshot).encoder
     if projection is not None:
-        if given.vectors is not None:
+        if encoder.projection is not None:
             raise ValueError(f"the vectors of {index.index_name!r} have been projected already")
-        given = Projections(given.tokens, projection)
+        encoder = VectorEncoder(encoder.subspaces, projection)
     settings = {k: v for k, v in asdict(index.settings).items() if k not in _OWN_SETTINGS}
-    if isinstance(index, EigenLIIndex):
-        settings["keep_bases"] = True
+    # An index of subspaces keeps nothing but bases.
+    settings.setdefault("keep_bases", True)
     target = EigenLISVIndex(
         index_folder or index.index_folder,
         index_name or f"{index.index_name}-{backend}",
@@ -85,40 +89,44 @@ def move(
         backend_options=backend_options,
         uri=uri,
         token=token,
-        projection=given.vectors,
-        token_projection=given.tokens,
+        projection=encoder.projection,
+        token_projection=encoder.subspaces.transforms.projection,
         show_progress=show_progress,
         **settings,
     )
-    assert isinstance(target, ServedSVIndex)
-    return target.upload(
-        _batches(index, source, target, given, only_missing), None if only_missing else len(index)
-    )
+    store = target._documents
+    assert isinstance(store, DatabaseDocuments)
+    with progress_bar(show_progress, None if only_missing else len(index)) as progress:
+        store.upload(_batches(index, target, store, encoder, only_missing), progress)
+    return target
 
 
 def _batches(
-    index: EigenLIIndex | EigenLISVIndex,
-    source: IndexVectors,
-    target: ServedSVIndex,
-    given: Projections,
+    index: DocumentIndex[Any, Any],
+    target: EigenLISVIndex,
+    store: DatabaseDocuments,
+    encoder: VectorEncoder,
     only_missing: bool,
-) -> Iterator[Batch]:
+) -> Iterator[DocumentColumns]:
     """Yield the documents of an index as another one keeps them, which is prepared if need be."""
-    keeps_rows = target.settings.kept is not None
-    for rows in source.batches(max(1, _VECTOR_BYTES // (4 * source.dim))):
-        ids = source.ids(rows)
+    state, settings = index._snapshot, target.settings
+    codec, dim = index._collection.codec(state), index.dim
+    assert dim is not None
+    projected = codec.encoder.projection is not None
+    size = max(1, _VECTOR_BYTES // (4 * codec.width(dim)))
+    for part in index._documents.columns(state, None, size, settings.keeps_rows):
         if only_missing:
-            missing = set(target.missing(ids))
-            keep = [i for i, document_id in enumerate(ids) if document_id in missing]
-            rows, ids = rows[keep], [ids[i] for i in keep]
-        if not ids:
-            continue
-        vectors = source.vectors(rows)
+            missing = set(target.missing(part.ids()))
+            keep = [i for i, document_id in enumerate(part.ids()) if document_id in missing]
+            if not keep:
+                continue
+            part = part.take(np.array(keep))
+        vectors = codec.vectors(part, np.arange(len(part)))
         if target.dim is None:
-            assert index.dim is not None
-            if given.vectors is None and given.centre is None:
-                given = given.centred_on(vectors, target.settings)
-            target.prepare(index.dim, given)
-        if not source.projected:
-            vectors = target._projections(target._snapshot).document_vectors(vectors)
-        yield Batch(ids, vectors.numpy(), source.kept(rows) if keeps_rows else None)
+            if encoder.projection is None and encoder.centre is None:
+                encoder = encoder.centred_on(vectors)
+            store.prepare(dim, VectorCodec(settings, encoder, fitted=True))
+        theirs = target._collection.codec(target._snapshot)
+        if not projected:
+            vectors = theirs.encoder.vectors(vectors)
+        yield theirs.with_vectors(columns.without_vectors(part), vectors)

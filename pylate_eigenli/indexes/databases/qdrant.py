@@ -11,9 +11,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..ann import check_positive
 from ...storage import DocumentId
-from . import Found, ServerOptions, chunks, is_remote, key_of, library
+from ..registry import check_positive
+from ..results import Found
+from . import DatabaseOptions, bytes_on_disk, chunks, is_remote, key_of, library
 
 _KEYS_AT_ONCE, _ROWS_AT_ONCE = 1000, 100
 _QUERY_BYTES = 16 << 20
@@ -21,7 +22,7 @@ _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 
 
 @dataclass(frozen=True)
-class QdrantOptions(ServerOptions):
+class QdrantOptions(DatabaseOptions):
     """What Qdrant can be told besides what all servers can.
 
     Parameters
@@ -40,7 +41,7 @@ class QdrantOptions(ServerOptions):
         Of the collection. By default what the server says.
     """
 
-    of_searches: ClassVar[frozenset[str]] = ServerOptions.of_searches | {"oversampling", "search"}
+    of_searches: ClassVar[frozenset[str]] = DatabaseOptions.of_searches | {"oversampling", "search"}
 
     quantization: Literal["scalar", "binary"] | None = None
     oversampling: float = 2.0
@@ -59,7 +60,7 @@ class QdrantOptions(ServerOptions):
             raise ValueError(f"oversampling must be at least 1, got {self.oversampling}")
 
 
-class QdrantServer:
+class QdrantDatabase:
     """A Qdrant collection whose points have the payload ``document`` (the id) and ``rows``.
 
     TLS is used for ``https://`` and always verified; ``SSL_CERT_FILE`` names the certificates of
@@ -77,6 +78,7 @@ class QdrantServer:
         qdrant = library("qdrant")
         self.options = options
         self.embedded = not is_remote(uri)
+        self._uri = uri
         self._collection = collection
         self._models = qdrant.models
         if self.embedded:
@@ -190,11 +192,16 @@ class QdrantServer:
             )
         return models.SearchParams(quantization=quantization, **options.search)
 
-    def _retrieve(self, ids: Sequence[DocumentId], fields: list[str], size: int) -> Iterator[Any]:
+    def _retrieve(
+        self, ids: Sequence[DocumentId], fields: list[str], size: int, with_vectors: bool = False
+    ) -> Iterator[Any]:
         for part in chunks(ids, size):
             keys = [key_of(document_id) for document_id in part]
             yield from self._client.retrieve(
-                self._collection, keys, with_payload=["document", *fields]
+                self._collection,
+                keys,
+                with_payload=["document", *fields],
+                with_vectors=with_vectors,
             )
 
     def rows(self, ids: Sequence[DocumentId]) -> dict[DocumentId, bytes]:
@@ -206,6 +213,10 @@ class QdrantServer:
     def missing(self, ids: Sequence[DocumentId]) -> list[DocumentId]:
         held = {point.payload["document"] for point in self._retrieve(ids, [], _KEYS_AT_ONCE)}
         return [document_id for document_id in ids if document_id not in held]
+
+    def vectors(self, ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
+        points = self._retrieve(ids, [], _ROWS_AT_ONCE, with_vectors=True)
+        return {p.payload["document"]: np.array(p.vector, np.float32) for p in points}
 
     def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
         offset = None
@@ -225,6 +236,11 @@ class QdrantServer:
 
     def count(self) -> int:
         return int(self._client.count(self._collection, exact=True).count)
+
+    def nbytes(self) -> int | None:
+        if not self.embedded:
+            return None
+        return 0 if self._uri == ":memory:" else bytes_on_disk(self._uri)
 
     def is_transient(self, error: Exception) -> bool:
         from qdrant_client.common.client_exceptions import ResourceExhaustedResponse

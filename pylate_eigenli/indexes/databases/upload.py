@@ -17,7 +17,7 @@ from typing_extensions import Self
 
 from ...errors import UploadError
 from ...storage import DocumentId
-from . import VectorServer
+from . import VectorDatabase
 
 # Servers refuse messages of more than 32 (Qdrant) or 64 MB (Milvus).
 BATCH_BYTES = 16 << 20
@@ -62,22 +62,22 @@ def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
 
 
 class Uploader:
-    """Sends documents to a server; leaving the ``with`` block waits until all have arrived.
+    """Sends documents to a database; leaving the ``with`` block waits until all have arrived.
 
     At most one batch per worker is under way, so memory stays the same however much there is.
 
     Parameters
     ----------
-    server
-        The server.
+    database
+        The database.
     progress
         Counts the documents that the server has confirmed.
     """
 
-    def __init__(self, server: VectorServer, progress: tqdm[NoReturn]) -> None:
-        self._server = server
+    def __init__(self, database: VectorDatabase, progress: tqdm[NoReturn]) -> None:
+        self._database = database
         self._progress = progress
-        self._workers = 1 if server.embedded else server.options.workers
+        self._workers = 1 if database.embedded else database.options.workers
         self._pool = ThreadPoolExecutor(self._workers)
         self._sent: deque[Future[int]] = deque()
         self._stopping = threading.Event()  # when one batch has failed, others need not wait
@@ -100,8 +100,8 @@ class Uploader:
 
     def put(self, documents: Batch) -> None:
         """Send documents; returns when at most one batch per worker is still under way."""
-        for batch in batches(documents, self._server.bytes_per_number):
-            if self._server.embedded:  # whose libraries want to stay in one thread
+        for batch in batches(documents, self._database.bytes_per_number):
+            if self._database.embedded:  # whose libraries want to stay in one thread
                 self._progress.update(self._send(batch))
                 continue
             while len(self._sent) >= self._workers:
@@ -112,13 +112,13 @@ class Uploader:
         self._progress.update(self._sent.popleft().result())
 
     def _send(self, batch: Batch) -> int:
-        retries = self._server.options.retries
+        retries = self._database.options.retries
         for attempt in range(retries + 1):
             try:
-                self._server.upsert(batch.ids, batch.vectors, batch.rows)
+                self._database.upsert(batch.ids, batch.vectors, batch.rows)
                 break
             except Exception as error:
-                if not self._server.is_transient(error) or self._stopping.is_set():
+                if not self._database.is_transient(error) or self._stopping.is_set():
                     raise
                 if attempt == retries:
                     raise UploadError(
@@ -138,12 +138,12 @@ def back_off(attempt: int) -> float:
     return min(_FIRST_DELAY * 2.0**attempt, _LONGEST_DELAY) * random.uniform(0.5, 1.0)
 
 
-def verify(server: VectorServer, ids: Sequence[DocumentId]) -> None:
+def verify(database: VectorDatabase, ids: Sequence[DocumentId]) -> None:
     """Refuse to call an upload done while the server does not hold all of its documents."""
-    if missing := server.missing(ids):
+    if missing := database.missing(ids):
         raise UploadError(
             f"{len(missing)} of {len(ids)} documents did not arrive, the server counts "
-            f"{server.count()}; add these again: {listed(missing)}"
+            f"{database.count()}; add these again: {listed(missing)}"
         )
 
 

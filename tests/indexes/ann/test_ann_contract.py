@@ -6,7 +6,16 @@ import gc
 
 import numpy as np
 import pytest
-from helpers.cases import (QUERIES, Case, N, best, every_backend, packed_documents, packed_queries, recall)
+from helpers.cases import (
+    QUERIES,
+    Case,
+    N,
+    best,
+    every_backend,
+    packed_documents,
+    packed_queries,
+    recall,
+)
 
 from pylate_eigenli.indexes.ann import Backend
 

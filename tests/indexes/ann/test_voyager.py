@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from helpers.cases import (CASES, QUERIES, Case, N, best, packed_documents, packed_queries, recall)
+from helpers.cases import CASES, QUERIES, Case, N, best, packed_documents, packed_queries, recall
 
 pytest.importorskip("voyager")
 

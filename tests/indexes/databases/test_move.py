@@ -7,13 +7,13 @@ import json
 import numpy as np
 import pytest
 import torch
+from benchmarks import synthetic
 from typer.testing import CliRunner
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection
-from benchmarks import synthetic
 from pylate_eigenli.cli import app
-from pylate_eigenli.indexes.export import documents_vectors, export, queries_vectors
 from pylate_eigenli.indexes.databases.move import move
+from pylate_eigenli.indexes.export import export
 
 D, K, N = 16, 5, 60
 
@@ -73,7 +73,7 @@ class TestMove:
             tokens = TokenProjection.fit(documents, dim=12)
             plain = EigenLIIndex(str(tmp_path), "plain", k=K, show_progress=False)
             plain.add_documents(range(N), tokens.transform(documents))
-            vectors = np.concatenate([v for _, v in documents_vectors(plain)])
+            vectors = np.concatenate([v for _, v in plain.vectors()])
             projection = SVProjection.fit(torch.from_numpy(vectors), dim=40)
             options |= {"projection": projection, "token_projection": tokens}
         index = fill(EigenLISVIndex(str(tmp_path), k=K, show_progress=False, **options), documents)
@@ -87,7 +87,7 @@ class TestMove:
         index = EigenLISVIndex(str(tmp_path), k=K, dtype="float32", show_progress=False)
         index = fill(index, documents)
         subspaces = EigenLIIndex(str(tmp_path), "subspaces", k=K, show_progress=False)
-        vectors = np.concatenate([v for _, v in documents_vectors(fill(subspaces, documents))])
+        vectors = np.concatenate([v for _, v in fill(subspaces, documents).vectors()])
         everything = SVProjection.fit(torch.from_numpy(vectors), dim=len(vectors) - 1)
         for source, name in ((index, "a"), (subspaces, "b")):
             moved = move(
@@ -123,7 +123,7 @@ class TestFiles:
         export(index, tmp_path / "v.npy", show_progress=False)
         vectors = np.load(tmp_path / "v.npy")
         ids = json.loads((tmp_path / "v.ids.json").read_text())
-        scores = queries_vectors(queries, index) @ vectors.T
+        scores = index.encode_queries(queries).vectors @ vectors.T
         for hits, row in zip(index(queries, k=5), scores, strict=True):
             assert [hit["id"] for hit in hits] == [ids[i] for i in np.argsort(-row)[:5]]
 
@@ -134,20 +134,13 @@ class TestFiles:
         options = {"preset": "plus", "centering": "both", "dtype": "float32"}
         index = index_type(str(tmp_path), k=K, show_progress=False, **options)
         with pytest.raises(ValueError, match="holds no documents"):
-            queries_vectors(queries, index)
+            index.encode_queries(queries)
         fill(index, documents)
-        ((ids, vectors),) = documents_vectors(index, batch_size=1000)
-        products = queries_vectors(queries, index) @ vectors.T
+        ((ids, vectors),) = index.vectors(batch_size=1000)
+        products = index.encode_queries(queries).vectors @ vectors.T
         for hits, row in zip(index(queries, k=len(ids)), products, strict=True):
             scores = {hit["id"]: hit["score"] for hit in hits}
             np.testing.assert_allclose(row, [scores[i] for i in ids], atol=1e-4)
-
-    def test_vectors_too_long_for_their_store_are_refused(self, tmp_path, documents):
-        index = EigenLIIndex(str(tmp_path), k=K, show_progress=False)
-        index.add_documents([1], synthetic.documents(1, tokens=4, d=64))
-        with pytest.raises(ValueError, match="pgvector takes vectors of at most 2,000"):
-            export(index, tmp_path / "v.npy", store="pgvector")
-        export(index, tmp_path / "v.npy", store="pgvector-halfvec", show_progress=False)
 
 
 class TestCommand:

@@ -9,14 +9,13 @@ import socket
 import numpy as np
 import pytest
 import torch
+from benchmarks import synthetic
 from tqdm.auto import tqdm
 
 from pylate_eigenli import EigenLISVIndex, SVProjection, TokenProjection
-from pylate_eigenli.indexes import databases as servers
-from benchmarks import synthetic
 from pylate_eigenli.errors import UploadError
-from pylate_eigenli.indexes.databases.served_index import ServedSVIndex
-from pylate_eigenli.indexes.databases import ServerOptions, upload
+from pylate_eigenli.indexes import databases
+from pylate_eigenli.indexes.databases import DatabaseOptions, upload
 from pylate_eigenli.indexes.databases.limits import MAX_DIMENSIONS, check_dimension
 from pylate_eigenli.indexes.databases.upload import Batch, Uploader, back_off, batches, verify
 
@@ -50,7 +49,7 @@ class FailingServer:
     bytes_per_number = 4
 
     def __init__(self, failures=0, loses=(), retries=3, workers=3):
-        self.options = ServerOptions(retries=retries, workers=workers)
+        self.options = DatabaseOptions(retries=retries, workers=workers)
         self.embedded = False
         self.failures = failures
         self.loses = loses
@@ -137,7 +136,7 @@ class TestTransientErrors:
     def test_of_qdrant(self, nowhere):
         pytest.importorskip("qdrant_client")
         options = {"quantization": "scalar", "search": {"hnsw_ef": 64}, "timeout": 1.0}
-        server = servers.connect("qdrant", nowhere, None, "x", options)
+        server = databases.connect("qdrant", nowhere, None, "x", options)
         for call in (
             lambda: server.upsert([1], np.ones((1, 3), np.float32), [b"rows"]),
             lambda: server.search(np.ones((1, 3), np.float32), 3, subset=[1, "1"]),
@@ -151,7 +150,7 @@ class TestTransientErrors:
 
     def test_of_milvus(self, real_milvus):
         options = {"collection": "missing", "timeout": 1.0}
-        server = servers.connect("milvus", real_milvus.uri, None, "x", options)
+        server = databases.connect("milvus", real_milvus.uri, None, "x", options)
         with pytest.raises(Exception, match="missing") as error:
             server.upsert([1], np.ones((1, 3), np.float32), None)
         assert not server.is_transient(error.value)
@@ -222,7 +221,7 @@ class TestWhileOthersWrite:
         assert len(one) == len(other) == N
         assert other(queries, k=5) == one(queries, k=5)
         third = make()
-        third._open_store.close()  # as it was before the others began
+        third._collection.store.close()  # as it was before the others began
         with pytest.raises(ValueError, match="dimension 5, expected 24"):
             third.add_documents([1], documents[:1, :, :5])
 
@@ -232,15 +231,16 @@ class TestWhileOthersWrite:
         index, other = make(keep_tokens="float16"), make()
         index.add_documents(range(N), documents)
         before = index(queries, k=5, rerank="maxsim")
-        fetch, gone = index._fetch, before[0][0]["id"]
+        store, gone = index._documents, before[0][0]["id"]
+        fetch = store._fetched
 
-        def removed_first(ids):
+        def removed_first(state, ids):
             other.refresh()
             other.remove_documents([gone])
-            monkeypatch.setattr(index, "_fetch", fetch)
-            return fetch(ids)
+            monkeypatch.setattr(store, "_fetched", fetch)
+            return fetch(state, ids)
 
-        monkeypatch.setattr(index, "_fetch", removed_first)
+        monkeypatch.setattr(store, "_fetched", removed_first)
         hits = index(queries[:1], k=4, rerank="maxsim")[0]
         assert [hit["id"] for hit in hits] == [hit["id"] for hit in before[0][1:]]
 
@@ -276,13 +276,13 @@ class TestSettings:
         with EigenLISVIndex(str(tmp_path / "x"), "index", override=True, **options) as index:
             assert len(index) == 0
 
-    def test_a_backend_chooses_the_class_and_a_folder_remembers_it(self, tmp_path, documents):
+    def test_a_folder_remembers_its_backend(self, tmp_path, documents):
         pytest.importorskip("qdrant_client")
         with EigenLISVIndex(str(tmp_path), k=K, backend="qdrant", show_progress=False) as index:
-            assert isinstance(index, ServedSVIndex)
+            assert index.in_database
             index.add_documents([1, 2], documents[:2])
         with EigenLISVIndex(str(tmp_path)) as index:
-            assert isinstance(index, ServedSVIndex)
+            assert index.in_database
             assert len(index) == 2
         with pytest.raises(ValueError, match="made with backend='qdrant', not 'exact'"):
             EigenLISVIndex(str(tmp_path), backend="exact")
@@ -296,25 +296,6 @@ class TestSettings:
                 index(queries, 5, rerank=rerank), kept(queries, 5, rerank=rerank), strict=True
             ):
                 assert [hit["id"] for hit in ours] == [hit["id"] for hit in theirs]
-
-    def test_other_metrics_find_most_of_the_same_with_the_same_scores(
-        self, tmp_path, documents, queries
-    ):
-        pytest.importorskip("milvus_lite")
-        results = []
-        for metric in ("IP", "COSINE", "L2"):
-            options = {"metric": metric, "index_type": "FLAT"}
-            with EigenLISVIndex(
-                str(tmp_path), metric, k=K, backend="milvus", backend_options=options
-            ) as index:
-                results.append(index.add_documents(range(N), documents)(queries, k=10))
-        for i, exact in enumerate(results[0]):
-            scores = {hit["id"]: hit["score"] for hit in exact}
-            for others in results[1:]:
-                common = [hit for hit in others[i] if hit["id"] in scores]
-                assert len(common) >= 9
-                for hit in common:
-                    assert hit["score"] == pytest.approx(scores[hit["id"]], rel=1e-3)
 
     def test_projections_are_kept_beside_the_server(self, qdrant, documents, queries, tmp_path):
         projection = TokenProjection.fit(documents, dim=12)

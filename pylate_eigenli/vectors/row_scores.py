@@ -1,4 +1,4 @@
-"""Scores by the definition, for chosen documents, straight from their stored rows.
+"""Scores of chosen documents by the definition, straight from their stored rows.
 
 Every document is scored by the same sequence of operations wherever it is and whatever is scored
 beside it, so equal documents get equal scores to the last bit.
@@ -10,16 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..vectors.rows import scale_of
+from ..spectral.kernels.compiled import reordered
 from ..spectral.kernels.threads import for_ranges
-from ..storage import Segment
+from .rows import StoredRows
 
-_jit = njit(nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz"})
 _DOCUMENTS_PER_TASK = 64
 _NO_SCALES = np.zeros(0, np.float32)
 
@@ -57,7 +56,7 @@ def _compiled_decode(stored: Any, scale: Any, bits: Any, row: Any) -> Any:
     return decode_number
 
 
-@_jit
+@reordered
 def _score(
     basis: Any, scales: Any, offsets: Any, floors: Any, documents: Any, tokens: Any, out: Any
 ) -> None:
@@ -84,7 +83,7 @@ def _score(
         out[n] = (1 - floor) * caught + floor * mass
 
 
-@_jit
+@reordered
 def _maxsim(rows: Any, scales: Any, offsets: Any, documents: Any, tokens: Any, out: Any) -> None:
     """Write sum_i max_j <q_i, d_j> of the documents to out."""
     d = rows.shape[1]
@@ -108,13 +107,12 @@ def _maxsim(rows: Any, scales: Any, offsets: Any, documents: Any, tokens: Any, o
         out[n] = total
 
 
-def _rows(segment: Segment, name: str) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Return the stored rows of a segment, as compiled code can read them, and their scales."""
-    rows = segment.column(name)
-    if rows.dtype == np.float16:
-        rows = rows.view(np.uint16)  # compiled code knows no halves
-    scales = scale_of(name)
-    return rows, segment.column(scales) if segment.has(scales) else _NO_SCALES
+def _readable(rows: StoredRows) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Return the values of rows, as compiled code can read them, and their scales."""
+    values = rows.values
+    if values.dtype == np.float16:
+        values = values.view(np.uint16)  # compiled code knows no halves
+    return values, _NO_SCALES if rows.scales is None else rows.scales
 
 
 def _in_parallel(
@@ -131,20 +129,26 @@ def _in_parallel(
     return out
 
 
-def exact_scores(
-    segment: Segment,
+def subspace_scores(
+    bases: StoredRows,
+    offsets: NDArray[np.int64],
+    floors: NDArray[np.float32],
     documents: NDArray[np.int64],
     query: Tensor,
     against: Tensor | None = None,
 ) -> NDArray[np.float32]:
-    """Score documents of a segment by EigenLI, from its columns ``basis`` and ``floor``.
+    """Score documents by how much of a query lies in their subspaces.
 
     Parameters
     ----------
-    segment
-        The segment.
+    bases
+        Directions of many documents.
+    offsets
+        Document i owns the rows ``offsets[i]:offsets[i + 1]``.
+    floors
+        Of all these documents, see :mod:`pylate_eigenli.spectral.subspace`.
     documents
-        Rows of documents within it. Shape: (n,).
+        The documents to score. Shape: (n,).
     query
         Its tokens. Shape: (tokens, d), float32.
     against
@@ -154,14 +158,12 @@ def exact_scores(
     -------
     Shape: (n,), float32.
     """
-    rows, scales = _rows(segment, "basis")
-    floors = segment.column("floor")
-    offsets = segment.offsets
+    values, scales = _readable(bases)
 
     def scores(tokens: NDArray[np.float32]) -> NDArray[np.float32]:
         return _in_parallel(
             documents,
-            lambda part, out: _score(rows, scales, offsets, floors, part, tokens, out),
+            lambda part, out: _score(values, scales, offsets, floors, part, tokens, out),
         )
 
     found = scores(query.contiguous().numpy())
@@ -171,15 +173,14 @@ def exact_scores(
 
 
 def maxsim_scores(
-    segment: Segment, documents: NDArray[np.int64], query: Tensor
+    tokens: StoredRows,
+    offsets: NDArray[np.int64],
+    documents: NDArray[np.int64],
+    query: Tensor,
 ) -> NDArray[np.float32]:
-    """Score documents of a segment by MaxSim, from its column ``token``.
-
-    Parameters and result are those of :func:`exact_scores`.
-    """
-    tokens = query.contiguous().numpy()
-    rows, scales = _rows(segment, "token")
-    offsets = segment.offsets
+    """Score documents by MaxSim of their tokens; parameters as for :func:`subspace_scores`."""
+    values, scales = _readable(tokens)
+    of_query = query.contiguous().numpy()
     return _in_parallel(
-        documents, lambda part, out: _maxsim(rows, scales, offsets, part, tokens, out)
+        documents, lambda part, out: _maxsim(values, scales, offsets, part, of_query, out)
     )

@@ -1,0 +1,1 @@
+"""Indexes: what people open, in a folder, behind an ANN library or in a vector database."""

@@ -1,0 +1,182 @@
+"""What a kind of index makes of documents, and how it reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import Self
+
+from ..spectral.background import Queries, matrix_sum
+from ..storage import DocumentId
+from ..tokens import TokenBatch, offsets_of
+from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
+from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
+from . import columns
+from .columns import DocumentColumns, Rows
+from .settings import Settings, SVSettings
+
+
+class Codec(Protocol):
+    """Documents as columns. What it has learnt from the first ones is kept in the collection."""
+
+    labelled: ClassVar[bool]
+
+    @property
+    def settings(self) -> Any:
+        """What the index is made with."""
+
+    @property
+    def subspaces(self) -> SubspaceEncoder:
+        """Makes subspaces of documents, and of queries the tokens to compare with them."""
+
+    @property
+    def encoder(self) -> VectorEncoder:
+        """Makes single vectors; not centred on any documents if the index does not keep them."""
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what the collection has to keep, as arrays by name."""
+
+    def width(self, dim: int) -> int:
+        """Return the dimension D of single vectors, for tokens of dimension ``dim``."""
+
+    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, DocumentColumns]:
+        """Return the columns of documents, and the codec, fitted to them if it was not yet."""
+
+    def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
+        """Return the single vectors of documents. Shape: (n, D), float32."""
+
+    def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the sum of the matrices of documents, as they are stored. Shape: (d, d)."""
+
+    def encode_queries(self, queries: Queries) -> QueryVectors:
+        """Return queries to multiply with what :meth:`vectors` returns."""
+
+
+@dataclass(frozen=True)
+class SubspaceCodec:
+    """Documents as subspaces."""
+
+    labelled: ClassVar[bool] = False
+    settings: Settings
+    subspaces: SubspaceEncoder
+    fitted: bool = False
+
+    @classmethod
+    def load(cls, settings: Settings, arrays: Mapping[str, NDArray[Any]]) -> SubspaceCodec:
+        """Return the codec of a collection, given its arrays."""
+        return cls(settings, SubspaceEncoder.from_arrays(arrays, settings), True)
+
+    @property
+    def encoder(self) -> VectorEncoder:
+        return VectorEncoder(self.subspaces)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        return self.subspaces.to_arrays()
+
+    def width(self, dim: int) -> int:
+        return packed_dim(self.subspaces.transforms.dim(dim))
+
+    def encode(
+        self, ids: Sequence[DocumentId], tokens: TokenBatch
+    ) -> tuple[SubspaceCodec, DocumentColumns]:
+        codec = self
+        if not self.fitted:
+            codec = replace(self, subspaces=self.subspaces.fitted_to(tokens), fitted=True)
+        subspaces = codec.subspaces.subspaces(tokens)
+        return codec, columns.of_subspaces(ids, subspaces, self.settings.dtype)
+
+    def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
+        bases, offsets = _bases(rows, documents)
+        return pack_subspaces(bases, offsets, columns.floors(rows)[documents])
+
+    def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
+        bases, offsets = _bases(rows, documents)
+        return matrix_sum(bases, np.diff(offsets), columns.floors(rows)[documents])
+
+    def encode_queries(self, queries: Queries) -> QueryVectors:
+        packed = pack_queries(queries.tokens, queries.against).numpy()
+        return QueryVectors(packed, np.zeros(len(packed), np.float32))
+
+
+def _bases(rows: Rows, documents: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
+    """Return the directions of documents, one after the other, and their offsets."""
+    bases = columns.bases(rows).decode_items(rows.offsets, documents)
+    return torch.from_numpy(np.concatenate(bases)), offsets_of([len(basis) for basis in bases])
+
+
+@dataclass(frozen=True)
+class VectorCodec:
+    """Documents as single vectors, with tokens or bases beside them if these are to be kept."""
+
+    labelled: ClassVar[bool] = True
+    settings: SVSettings
+    encoder: VectorEncoder
+    fitted: bool = False
+
+    @classmethod
+    def load(cls, settings: SVSettings, arrays: Mapping[str, NDArray[Any]]) -> VectorCodec:
+        """Return the codec of a collection, given its arrays."""
+        return cls(settings, VectorEncoder.from_arrays(arrays, settings), True)
+
+    @property
+    def subspaces(self) -> SubspaceEncoder:
+        return self.encoder.subspaces
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        return self.encoder.to_arrays()
+
+    def width(self, dim: int) -> int:
+        return self.encoder.width
+
+    def encode(
+        self, ids: Sequence[DocumentId], tokens: TokenBatch
+    ) -> tuple[VectorCodec, DocumentColumns]:
+        encoder = self.encoder
+        if not self.fitted:
+            encoder = replace(encoder, subspaces=encoder.subspaces.fitted_to(tokens))
+        subspaces = encoder.subspaces.subspaces(tokens) if self.settings.keep_bases else None
+        packed = encoder.subspaces.packed(tokens, subspaces)
+        codec = self
+        if not self.fitted:
+            codec = replace(self, encoder=encoder.centred_on(packed), fitted=True)
+        if self.settings.keep_tokens != "none":
+            kept = columns.of_tokens(ids, tokens, self.settings.keep_tokens)
+        elif subspaces is not None:
+            kept = columns.of_subspaces(ids, subspaces, "float16")
+        else:
+            kept = columns.of_nothing(ids)
+        return codec, codec.with_vectors(kept, codec.encoder.vectors(packed))
+
+    def with_vectors(self, documents: DocumentColumns, vectors: Tensor) -> DocumentColumns:
+        """Return documents with vectors (n, width) as the index stores them."""
+        return columns.with_vectors(documents, self.encoder.stored(vectors, self.settings.dtype))
+
+    def read(self, rows: Rows, chosen: NDArray[np.int64]) -> Tensor:
+        """Return the vectors that the index searches, centred or projected. Shape: (n, width)."""
+        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
+        return stored.decode(self.encoder.axis)
+
+    def scores(
+        self, rows: Rows, chosen: slice | NDArray[np.int64], queries: Tensor
+    ) -> NDArray[np.float32]:
+        """Return the inner products of queries (m, width) with such vectors. Shape: (m, chosen)."""
+        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
+        return stored.scores(queries, self.encoder.axis)
+
+    def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
+        return self.encoder.uncentred(self.read(rows, documents))
+
+    def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
+        return self.encoder.matrix_sum(self.read(rows, documents))
+
+    def encode_queries(self, queries: Queries) -> QueryVectors:
+        encoded = self.encoder.encode_queries(queries)
+        if self.encoder.projection is not None:
+            return encoded
+        return encoded._replace(constants=np.zeros_like(encoded.constants))

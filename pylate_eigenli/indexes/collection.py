@@ -1,0 +1,163 @@
+"""The folder of an index: its settings and its codec in every state."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import IndexFormatError
+from ..spectral.background import Background
+from ..storage import Snapshot, Store, Transaction
+from ..storage.manifest import Manifest
+from .codecs import Codec
+
+SettingsT = TypeVar("SettingsT", bound=Any)
+CodecT = TypeVar("CodecT", bound=Codec)
+
+_TOTAL, _DOCUMENTS = "background.total", "background.documents"  # arrays of the collection
+
+
+class Collection(Generic[SettingsT, CodecT]):
+    """Settings and codec, read once per state and fixed by the first document.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    kind
+        The kind of index that it must hold.
+    settings_type
+        The type of the settings.
+    wanted
+        Settings that are asked for, by name.
+    new_codec
+        Makes the codec of an index without documents.
+    load_codec
+        Makes the codec of an index, given the arrays of its collection.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        kind: str,
+        settings_type: type[SettingsT],
+        wanted: Mapping[str, Any],
+        new_codec: Callable[[SettingsT], CodecT],
+        load_codec: Callable[[SettingsT, Mapping[str, NDArray[Any]]], CodecT],
+    ) -> None:
+        self.path = path
+        self.kind = kind
+        self._settings_type = settings_type
+        self._wanted = wanted
+        self._new_codec = new_codec
+        self._load_codec = load_codec
+        self._store: Store | None = Store(path)
+        # What was read last, and of which state; looked at once, as other threads may be at others.
+        self._read: tuple[Manifest, SettingsT, int | None] | None = None
+        self._loaded: tuple[object, CodecT] | None = None
+
+    @property
+    def store(self) -> Store:
+        """The files; an error once the index is closed."""
+        if self._store is None:
+            raise ValueError(f"the index {self.path.name!r} is closed")
+        return self._store
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The state that the index shows."""
+        return self.store.snapshot
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the files have been let go of."""
+        return self._store is None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _about(self, snapshot: Snapshot) -> tuple[SettingsT, int | None]:
+        known = self._read
+        if known is None or known[0] is not snapshot.manifest:
+            known = self._read = (snapshot.manifest, *self._parsed(snapshot))
+        return known[1], known[2]
+
+    def _parsed(self, snapshot: Snapshot) -> tuple[SettingsT, int | None]:
+        meta = snapshot.manifest.meta
+        if not meta:
+            return self._settings_type(**self._wanted), None
+        if meta.get("kind") != self.kind:
+            raise IndexFormatError(
+                f"{self.path} holds an index of kind {meta.get('kind')!r}, not {self.kind!r}"
+            )
+        try:
+            settings, dim = self._settings_type(**meta["settings"]), int(meta["dim"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise IndexFormatError(
+                f"the settings of {self.path} cannot be read: {error}"
+            ) from error
+        return settings.opened_with(self._wanted, self.path), dim
+
+    def settings(self, snapshot: Snapshot) -> SettingsT:
+        """Return the settings of a state; those asked for if it has none yet."""
+        return self._about(snapshot)[0]
+
+    def dim(self, snapshot: Snapshot) -> int | None:
+        """Return the dimension of the token vectors in a state; None before the first document."""
+        return self._about(snapshot)[1]
+
+    def codec(self, snapshot: Snapshot) -> CodecT:
+        """Return the codec of a state."""
+        settings, dim = self._about(snapshot)
+        if dim is None:
+            return self._new_codec(settings)
+        manifest = snapshot.manifest
+        # Other arrays change more often than those of the codec, which are known by a checksum.
+        key = (settings, manifest.meta.get("codec", manifest.collection))
+        known = self._loaded
+        if known is None or known[0] != key:
+            known = self._loaded = (key, self._load_codec(settings, snapshot.collection))
+        return known[1]
+
+    def begin(self, transaction: Transaction, codec: CodecT, dim: int, **meta: Any) -> None:
+        """Fix settings, dimension and codec, with the first document."""
+        arrays = codec.to_arrays()
+        settings = asdict(self.settings(transaction.base))
+        transaction.meta.update(
+            kind=self.kind, settings=settings, dim=dim, codec=checksum(arrays), **meta
+        )
+        for name, array in arrays.items():
+            transaction.set_collection(name, array)
+
+
+def checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
+    """Return a checksum of arrays and their names."""
+    total = 0
+    for name, array in sorted(arrays.items()):
+        total = zlib.crc32(np.ascontiguousarray(array).data, zlib.crc32(name.encode(), total))
+    return f"{total:08x}"
+
+
+def stored_background(state: Snapshot) -> Background | None:
+    """Return the background that is kept with a state, if it is."""
+    if _TOTAL in state.collection:
+        total, documents = (np.array(state.collection[name]) for name in (_TOTAL, _DOCUMENTS))
+        return Background(total, int(documents[0]))
+    in_manifest = state.manifest.meta.get("background")  # where it was before version 0.1
+    return None if in_manifest is None else Background.from_json(in_manifest)
+
+
+def store_background(transaction: Transaction, background: Background) -> None:
+    """Keep the background with the state that a transaction makes."""
+    transaction.meta.pop("background", None)
+    transaction.set_collection(_TOTAL, background.total)
+    transaction.set_collection(_DOCUMENTS, np.array([background.documents]))

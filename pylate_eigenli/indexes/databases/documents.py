@@ -1,0 +1,366 @@
+"""Documents in a vector database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...errors import UnknownDocumentError
+from ...spectral.background import Background
+from ...storage import DocumentId, Snapshot
+from ...storage.ids import checked_ids
+from ...tokens import TokenBatch
+from .. import columns, databases
+from ..codecs import VectorCodec
+from ..collection import Collection, store_background, stored_background
+from ..columns import DocumentColumns
+from ..documents import Companion, Progress, SearchRequest, Subset, TokenBatches
+from ..inputs import subset_per_query
+from ..results import Found
+from ..settings import SVSettings
+from .limits import check_dimension
+from .payload import from_bytes, to_bytes
+from .upload import Batch, Uploader, listed, verify
+
+_SCAN_BYTES = 16 << 20
+_FETCHED_AT_ONCE = 1000
+
+
+class DatabaseDocuments:
+    """Documents in a database; the folder of the index holds its settings and its encoder.
+
+    Other machines can search the documents with a copy of the folder. What differs from files:
+
+    - Documents can be found as soon as the database has them. An upload that is interrupted leaves
+      those that had arrived; adding the same documents again completes it, with none twice.
+    - A state of the folder does not hold on to documents: every search sees what the database has
+      now. The generation counts the changes made through this folder.
+    - A subset is a filter of the database, complete where its structure is exact.
+    - Documents of equal score come in any order.
+    - The background (:mod:`pylate_eigenli.spectral.background`) is the mean of all documents that
+      were ever sent: those that have been removed or replaced since still count.
+
+    Parameters
+    ----------
+    collection
+        The folder.
+    uri, token
+        Where the database is and what it wants to see: see
+        :func:`pylate_eigenli.indexes.databases.connect`. By default the uri that was given first.
+    override
+        Whether to empty the database.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import pytest
+    >>> import torch
+    >>> _ = pytest.importorskip("qdrant_client")
+    >>> from pylate_eigenli import EigenLISVIndex
+    >>> index = EigenLISVIndex(
+    ...     tempfile.mkdtemp(), k=2, backend="qdrant", uri=":memory:", show_progress=False
+    ... )
+    >>> documents = torch.eye(8).reshape(2, 4, 8)
+    >>> index = index.add_documents(["first", "second"], documents)
+    >>> index(documents[1], k=1)[0][0]["id"]
+    'second'
+    """
+
+    in_database = True
+
+    def __init__(
+        self,
+        collection: Collection[SVSettings, VectorCodec],
+        uri: str | None,
+        token: str | None,
+        override: bool,
+    ) -> None:
+        self._collection = collection
+        state = collection.snapshot
+        settings = collection.settings(state)
+        if uri is not None and not databases.is_remote(uri) and uri != ":memory:":
+            # It is remembered, and has to be the same from anywhere.
+            uri = str(Path(uri).absolute())
+        self._uri = uri if uri is not None else state.meta.get("uri")
+        self._database = databases.connect(
+            settings.backend, self._uri, token, str(collection.path), settings.backend_options
+        )
+        self._is_open = False
+        if override:
+            self._database.drop()
+
+    @property
+    def thread_safe(self) -> bool:
+        return not self._database.embedded
+
+    def _opened(self, state: Snapshot) -> databases.VectorDatabase | None:
+        """Return the database, ready to be used; None before the first document."""
+        if self._collection.dim(state) is None:
+            return None
+        if not self._is_open:
+            if self.background(state) is not None and not self._database.exists():
+                raise ValueError(
+                    f"documents of {self._collection.path.name!r} were sent to "
+                    f"{self._uri or 'the database'}, but it has no collection of them; start again "
+                    "with override=True"
+                )
+            settings = self._collection.settings(state)
+            width = self._collection.codec(state).encoder.width
+            self._database.open(width, settings.keeps_rows)
+            self._is_open = True
+        return self._database
+
+    def count(self, state: Snapshot) -> int:
+        database = self._opened(state)
+        return 0 if database is None else database.count()
+
+    def nbytes(self, state: Snapshot) -> int:
+        size = self._database.nbytes()
+        if size is None:
+            raise ValueError(
+                f"the size of the documents is not known: {self._uri} does not say how many bytes "
+                "they take on its disk"
+            )
+        return size + state.nbytes
+
+    def missing(self, state: Snapshot, ids: list[DocumentId]) -> list[DocumentId]:
+        database = self._opened(state)
+        return ids if database is None else database.missing(ids)
+
+    def compact(self) -> None:
+        raise ValueError(
+            f"{self._collection.path} is not compacted: {self._name} gives the space of removed "
+            "documents back by itself"
+        )
+
+    @property
+    def _name(self) -> str:
+        return self._collection.settings(self._collection.snapshot).backend
+
+    def build(self) -> None:
+        if (database := self._opened(self._collection.snapshot)) is not None:
+            database.settle()
+
+    def close(self) -> None:
+        self._database.close()
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def add(
+        self,
+        batches: Callable[[int | None], TokenBatches],
+        progress: Progress,
+        companion: Companion | None,
+    ) -> None:
+        _refuse(companion)
+        dim = self._collection.dim(self._collection.snapshot)
+        encoded = (self._encoded(*batch) for batch in batches(dim))
+        self.upload(encoded, progress)
+
+    def _encoded(self, ids: list[DocumentId], tokens: TokenBatch) -> DocumentColumns:
+        state = self._collection.snapshot
+        codec, documents = self._collection.codec(state).encode(ids, tokens)
+        if self._collection.dim(state) is None and not self.prepare(tokens.dim, codec):
+            codec = self._collection.codec(self._collection.snapshot)
+            _, documents = codec.encode(ids, tokens)
+        return documents
+
+    def prepare(self, dim: int, codec: VectorCodec) -> bool:
+        """Fix settings and encoder before the first documents are sent.
+
+        Parameters
+        ----------
+        dim
+            Dimension of the tokens.
+        codec
+            Makes columns of documents, fitted to the first ones.
+
+        Returns
+        -------
+        False if somebody else has done so in the meantime: theirs hold.
+        """
+        with self._collection.store.transaction() as transaction:
+            known = self._collection.dim(transaction.base)
+            if known is not None:
+                if known != dim:
+                    raise ValueError(f"documents have dimension {dim}, expected {known}")
+                return False
+            check_dimension(codec.settings.backend, codec.encoder.width)
+            if self._database.exists():
+                raise ValueError(
+                    "the database has a collection of that name, and it is not of this index: "
+                    'choose another one with backend_options={"collection": ...}, or replace it '
+                    "with override=True"
+                )
+            self._collection.begin(transaction, codec, dim, uri=self._uri)
+            return True
+
+    def upload(self, batches: Iterable[DocumentColumns], progress: Progress) -> None:
+        """Send documents as the codec makes them, and see to it that all arrive.
+
+        Parameters
+        ----------
+        batches
+            The documents. The index must have been prepared when the first one comes.
+        progress
+            Counts the documents that the database has confirmed.
+        """
+        sent: dict[DocumentId, None] = {}
+        matrices: NDArray[np.float64] | float = 0.0
+        with Uploader(self._database, progress) as uploader:
+            for batch in batches:
+                state = self._collection.snapshot
+                codec = self._collection.codec(state)
+                self._opened(state)
+                ids = batch.ids()
+                for document_id in ids:
+                    if document_id in sent:
+                        raise ValueError(f"document id {document_id!r} is given twice")
+                    sent[document_id] = None
+                vectors = codec.read(batch, np.arange(len(ids)))
+                rows = None
+                if codec.settings.keeps_rows:
+                    rows = to_bytes(columns.without_vectors(batch))
+                uploader.put(Batch(ids, vectors.numpy(), rows))
+                matrices = matrices + codec.encoder.matrix_sum(vectors)
+        if sent:
+            verify(self._database, list(sent))
+            self._changed(np.asarray(matrices), len(sent))
+
+    def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
+        _refuse(companion)
+        if missing := self.missing(self._collection.snapshot, ids):
+            raise UnknownDocumentError(
+                f"{len(missing)} of {len(ids)} documents are not in the index: {listed(missing)}"
+            )
+        if ids:
+            self._database.remove(ids)
+            self._changed(None, 0)
+
+    def _changed(self, matrices: NDArray[np.float64] | None, documents: int) -> None:
+        """Count a change, and add the matrices of documents that were sent to the background."""
+        with self._collection.store.transaction() as transaction:
+            transaction.meta["changes"] = transaction.meta.get("changes", 0) + 1
+            if matrices is not None:
+                known = stored_background(transaction.base) or Background.empty(len(matrices))
+                store_background(transaction, known.plus(matrices, documents))
+
+    def background(self, state: Snapshot) -> Background | None:
+        return stored_background(state)
+
+    # --- searching ----------------------------------------------------------------------------
+
+    def search(self, state: Snapshot, request: SearchRequest, subset: Subset) -> Iterable[Found]:
+        database, n_queries = self._opened(state), len(request.queries)
+        if database is None:
+            return [Found.nothing()] * n_queries
+        encoded = self._collection.codec(state).encoder.encode_queries(request.queries)
+        if request.exact:
+            found = self._scanned(database, encoded.vectors, request.depth)
+        elif subset is None:
+            found = database.search(encoded.vectors, request.depth, None)
+        else:
+            found = [
+                database.search(encoded.vectors[i : i + 1], request.depth, checked_ids(ids))[0]
+                if len(ids)
+                else Found.nothing()
+                for i, ids in enumerate(subset_per_query(subset, n_queries))
+            ]
+        found = [
+            Found.best(ids, products + constant, request.depth)
+            for (ids, products), constant in zip(found, encoded.constants, strict=True)
+        ]
+        return found if request.reranker is None else self._reranked(state, found, request)
+
+    @staticmethod
+    def _scanned(
+        database: databases.VectorDatabase, queries: NDArray[np.float32], k: int
+    ) -> list[Found]:
+        """Return the best k documents of every query by all vectors."""
+        best = [Found.nothing()] * len(queries)
+        for ids, block in database.scan(max(1, _SCAN_BYTES // (4 * queries.shape[1]))):
+            for i, products in enumerate(queries @ block.T):
+                known = best[i]
+                best[i] = Found.best(known.ids + ids, np.concatenate([known.scores, products]), k)
+        return best
+
+    def _reranked(
+        self, state: Snapshot, found: list[Found], request: SearchRequest
+    ) -> Iterator[Found]:
+        """Score the candidates of all queries by what the database keeps of them."""
+        assert request.reranker is not None
+        at_once = max(1, _FETCHED_AT_ONCE // max(request.depth, 1))
+        for begin in range(0, len(found), at_once):
+            part = found[begin : begin + at_once]
+            data = self._fetched(state, (i for hits in part for i in hits.ids))
+            for query, (candidates, _) in enumerate(part, begin):
+                # Some may have been removed since they were found.
+                ids = candidates if data is None else [i for i in candidates if i in data]
+                if not ids:
+                    yield Found.nothing()
+                    continue
+                rows = _rows(ids, data)
+                scores = request.reranker.scores(query, rows, np.arange(len(ids)))
+                yield Found.best(ids, scores, request.k)
+
+    def _fetched(
+        self, state: Snapshot, ids: Iterable[DocumentId]
+    ) -> dict[DocumentId, bytes] | None:
+        """Return what the database keeps of those documents that are there; None if nothing ever."""
+        database = self._opened(state)
+        if database is None or not self._collection.settings(state).keeps_rows:
+            return None
+        return database.rows(list(dict.fromkeys(ids)))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def kept(self, state: Snapshot, ids: list[DocumentId]) -> list[NDArray[np.float32]]:
+        data = self._fetched(state, ids) or {}
+        _check_known(ids, data)
+        return columns.kept(_rows(ids, data), np.arange(len(ids))) if ids else []
+
+    def columns(
+        self, state: Snapshot, ids: list[DocumentId] | None, batch_size: int, kept: bool
+    ) -> Iterator[DocumentColumns]:
+        database = self._opened(state)
+        if database is None:
+            _check_known(ids or [], {})
+            return
+        codec = self._collection.codec(state)
+        for part, vectors in (
+            database.scan(batch_size) if ids is None else _vectors(database, ids, batch_size)
+        ):
+            rows = _rows(part, self._fetched(state, part) if kept else None)
+            yield codec.with_vectors(rows, torch.from_numpy(vectors))
+
+
+def _vectors(
+    database: databases.VectorDatabase, ids: list[DocumentId], batch_size: int
+) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
+    for part in databases.chunks(ids, batch_size):
+        known = database.vectors(part)
+        _check_known(part, known)
+        yield part, np.stack([known[document_id] for document_id in part])
+
+
+def _rows(ids: list[DocumentId], data: Mapping[DocumentId, bytes] | None) -> DocumentColumns:
+    """Return fetched documents; without columns if none are kept."""
+    return columns.of_nothing(ids) if data is None else from_bytes(ids, [data[i] for i in ids])
+
+
+def _check_known(ids: Iterable[DocumentId], known: Container[DocumentId]) -> None:
+    for document_id in ids:
+        if document_id not in known:
+            raise UnknownDocumentError(f"no document {document_id!r} in the index")
+
+
+def _refuse(companion: Companion | None) -> None:
+    if companion is not None:
+        raise ValueError(
+            "a database shows documents as they arrive and commits nothing: there is no moment to "
+            "accompany"
+        )

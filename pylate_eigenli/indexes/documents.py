@@ -1,0 +1,133 @@
+"""Where an index keeps its documents: one interface for files and for vector databases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+
+from ..spectral.background import Background, Queries
+from ..storage import DocumentId, Snapshot
+from ..tokens import TokenBatch
+from .columns import DocumentColumns
+from .rerank import Reranker
+from .results import Found
+
+Subset: TypeAlias = Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None
+# For each query the sorted global rows to choose from, or None for all; None if that holds for all.
+Allowed: TypeAlias = Sequence[NDArray[np.int64] | None] | None
+TokenBatches: TypeAlias = Iterable[tuple[list[DocumentId], TokenBatch]]
+Companion: TypeAlias = Callable[[int], None]
+Progress: TypeAlias = "tqdm[NoReturn]"
+
+
+@dataclass(frozen=True)
+class SearchRequest:
+    """What a search is to find.
+
+    Parameters
+    ----------
+    queries
+        The queries.
+    k
+        Number of documents per query.
+    reranker
+        Scores the candidates in the end, if they are to be re-ranked.
+    n_candidates
+        Number of candidates to re-rank, and to ask an ANN structure for.
+    exact
+        Whether to look at all documents, whatever ANN structures there are.
+    """
+
+    queries: Queries
+    k: int
+    reranker: Reranker | None = None
+    n_candidates: int = 0
+    exact: bool = False
+
+    @property
+    def depth(self) -> int:
+        """Number of documents to find before they are re-ranked."""
+        return self.k if self.reranker is None else max(self.k, self.n_candidates)
+
+
+class DocumentStore(Protocol):
+    """Documents of an index: in files (:class:`pylate_eigenli.indexes.local_documents.LocalDocuments`)
+    or in a database (:class:`pylate_eigenli.indexes.databases.documents.DatabaseDocuments`).
+
+    A state is a snapshot of the index's folder. Files show the documents of that state; a database
+    shows those that it holds now.
+    """
+
+    @property
+    def in_database(self) -> bool:
+        """Whether a vector database holds the documents."""
+
+    @property
+    def thread_safe(self) -> bool:
+        """Whether threads may use the documents at the same time."""
+
+    def count(self, state: Snapshot) -> int:
+        """Return the number of documents."""
+
+    def nbytes(self, state: Snapshot) -> int:
+        """Return the bytes on disk, removed documents that still take space included."""
+
+    def missing(self, state: Snapshot, ids: list[DocumentId]) -> list[DocumentId]:
+        """Return those of the ids that are not there, in their order."""
+
+    def add(
+        self,
+        batches: Callable[[int | None], TokenBatches],
+        progress: Progress,
+        companion: Companion | None,
+    ) -> None:
+        """Add documents, or replace those of the same ids.
+
+        Parameters
+        ----------
+        batches
+            Called with the dimension that tokens must have, None for any, to get the documents.
+        progress
+            Counts documents that are done.
+        companion
+            Called with the generation that the change makes, just before it is committed.
+        """
+
+    def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
+        """Remove documents; an id that is not there is an error, and none is removed."""
+
+    def background(self, state: Snapshot) -> Background | None:
+        """Return the sum of the matrices of all documents; None if there never were any."""
+
+    def search(self, state: Snapshot, request: SearchRequest, subset: Subset) -> Iterable[Found]:
+        """Find the documents with the highest scores for each query."""
+
+    def kept(self, state: Snapshot, ids: list[DocumentId]) -> list[NDArray[np.float32]]:
+        """Return the tokens, or else the bases, that are kept of documents."""
+
+    def columns(
+        self, state: Snapshot, ids: list[DocumentId] | None, batch_size: int, kept: bool
+    ) -> Iterator[DocumentColumns]:
+        """Yield documents, by default all in the order of insertion, in batches.
+
+        With ``kept`` they have all their columns, otherwise at least those of their vectors.
+        """
+
+    def build(self) -> None:
+        """Bring the ANN structure up to date with all documents."""
+
+    def compact(self) -> None:
+        """Give the space of removed and replaced documents back to the disk."""
+
+    def close(self) -> None:
+        """Let go of memory and connections."""
+
+
+def progress_bar(shown: bool, total: int | None = None) -> Progress:
+    """Return a bar that counts documents."""
+    return tqdm(total=total, desc="Adding documents", unit="doc", disable=not shown)

@@ -1,0 +1,98 @@
+"""What indexes are made with: kept in their manifests and fixed from the first document on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from typing_extensions import Self
+
+from ..spectral.settings import SpectralSettings, check_choice, check_unchanged
+from ..vectors.quantization import VECTOR_DTYPES, VectorDtype
+from ..vectors.rows import ROW_DTYPES, RowDtype
+from . import ann, databases
+
+KeepTokens = Literal["none", "float16", "int8"]
+
+
+@dataclass(frozen=True)
+class Settings(SpectralSettings):
+    """What an :class:`pylate_eigenli.EigenLIIndex` is made with.
+
+    Examples
+    --------
+    >>> Settings(k=16, dtype="int8").filter
+    'hard'
+    """
+
+    dtype: RowDtype = "float16"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("dtype", self.dtype, ROW_DTYPES)
+
+
+@dataclass(frozen=True)
+class SVSettings(SpectralSettings):
+    """What an :class:`pylate_eigenli.EigenLISVIndex` is made with.
+
+    Examples
+    --------
+    >>> SVSettings(backend="qdrant", dtype="float32").in_database
+    True
+    """
+
+    dtype: VectorDtype = "int8"
+    keep_tokens: KeepTokens = "none"
+    keep_bases: bool = False
+    projection: int | None = None
+    token_projection: int | None = None
+    backend: str = "exact"
+    backend_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_choice("dtype", self.dtype, VECTOR_DTYPES)
+        check_choice("keep_tokens", self.keep_tokens, get_args(KeepTokens))
+        check_choice("backend", self.backend, ("exact", *ann.NAMES, *databases.NAMES))
+        if self.in_database and self.dtype != "float32":
+            raise ValueError(
+                f'dtype must be "float32" for backend={self.backend!r}, got {self.dtype!r}: '
+                "index_type or quantization in backend_options say what the database searches"
+            )
+        if self.backend != "exact":
+            self._registry.check(self.backend, self.backend_options)
+
+    @property
+    def in_database(self) -> bool:
+        """Whether a vector database holds the documents."""
+        return self.backend in databases.NAMES
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether tokens or bases of each document are kept, for re-ranking."""
+        return self.keep_tokens != "none" or self.keep_bases
+
+    @property
+    def _registry(self) -> Any:
+        return databases if self.in_database else ann
+
+    def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
+        """Return the settings of an index that exists, for somebody who opens it.
+
+        Options of the backend that only searches depend on are theirs to choose, too.
+        """
+        rest = dict(wanted)
+        options = rest.pop("backend_options", None)
+        settings = super().opened_with(rest, where)
+        if not options:
+            return settings
+        exact = self.backend == "exact"
+        of_searches = () if exact else self._registry.options_of_searches(self.backend)
+        for name, value in options.items():
+            if name not in of_searches:
+                check_unchanged(
+                    where, f"{name} in backend_options", self.backend_options.get(name), value
+                )
+        return replace(settings, backend_options={**self.backend_options, **options})

@@ -1,0 +1,137 @@
+"""What tokens go through before anything spectral is made of them.
+
+A transform may treat documents and queries differently, may change the dimension of the tokens, and
+may be learnt from the first documents of a collection, with which it is then stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from typing_extensions import Self
+
+from ..spectral.settings import SpectralSettings
+from ..tokens import TokenBatch
+from .projection import TokenProjection
+
+_PROJECTION = "projection.tokens"  # begins the names of its arrays
+
+
+class TokenTransform(Protocol):
+    """One step. Whatever it has learnt is in its arrays."""
+
+    def fitted_to(self, documents: TokenBatch) -> Self:
+        """Return the transform, learnt from the first documents unless it has been before."""
+
+    def documents(self, batch: TokenBatch) -> TokenBatch:
+        """Return the tokens of documents, transformed."""
+
+    def queries(self, batch: TokenBatch) -> TokenBatch:
+        """Return the tokens of queries, transformed."""
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what has been learnt as arrays by name."""
+
+
+@dataclass(frozen=True)
+class Centering:
+    """Subtracts the mean of the corpus, and of each item, as the settings say."""
+
+    settings: SpectralSettings
+
+    def fitted_to(self, documents: TokenBatch) -> Self:
+        return self
+
+    def documents(self, batch: TokenBatch) -> TokenBatch:
+        return self.settings.centred(batch)
+
+    def queries(self, batch: TokenBatch) -> TokenBatch:
+        return self.settings.centred_queries(batch)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+
+@dataclass(frozen=True)
+class TokenTransforms:
+    """The transforms of a collection, by the names of their arrays, in the order of application.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> centring = TokenTransforms.of(SpectralSettings(centering="both"))
+    >>> centring.queries(collect([[[3.0, 0.0], [1.0, 0.0]]])).tokens
+    tensor([[ 1.,  0.],
+            [-1.,  0.]])
+    """
+
+    steps: Mapping[str, TokenTransform]
+
+    @classmethod
+    def of(
+        cls, settings: SpectralSettings, projection: TokenProjection | None = None
+    ) -> TokenTransforms:
+        """Return the transforms of a new collection, not fitted yet."""
+        steps: dict[str, TokenTransform] = {}
+        if projection is not None:
+            steps[_PROJECTION] = projection
+        return cls({**steps, "centering": Centering(settings)})
+
+    @classmethod
+    def from_arrays(
+        cls, arrays: Mapping[str, NDArray[Any]], settings: SpectralSettings
+    ) -> TokenTransforms:
+        """Return what :meth:`to_arrays` has made arrays of; others among them are ignored."""
+        kept = named(arrays, _PROJECTION)
+        return cls.of(settings, TokenProjection.from_arrays(kept) if kept else None)
+
+    @property
+    def projection(self) -> TokenProjection | None:
+        """The projection of the tokens, if there is one."""
+        step = self.steps.get(_PROJECTION)
+        return step if isinstance(step, TokenProjection) else None
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what has been learnt as arrays by name."""
+        return {
+            f"{name}.{key}": array
+            for name, step in self.steps.items()
+            for key, array in step.to_arrays().items()
+        }
+
+    def fitted_to(self, documents: TokenBatch) -> TokenTransforms:
+        """Return the transforms, each learnt from the first documents as it gets them."""
+        fitted = {}
+        for name, step in self.steps.items():
+            fitted[name] = step.fitted_to(documents)
+            documents = fitted[name].documents(documents)
+        return TokenTransforms(fitted)
+
+    def dim(self, given: int) -> int:
+        """Return the dimension of transformed tokens, for tokens of a given dimension."""
+        return self.documents(TokenBatch(torch.zeros(1, given), np.array([0, 1]))).dim
+
+    def documents(self, batch: TokenBatch) -> TokenBatch:
+        """Return the tokens that subspaces are made of."""
+        for step in self.steps.values():
+            batch = step.documents(batch)
+        return batch
+
+    def queries(self, batch: TokenBatch) -> TokenBatch:
+        """Return the tokens that are compared with subspaces."""
+        for step in self.steps.values():
+            batch = step.queries(batch)
+        return batch
+
+
+def named(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin with ``name.``, without that beginning."""
+    begin = f"{name}."
+    return {
+        key.removeprefix(begin): array for key, array in arrays.items() if key.startswith(begin)
+    }
