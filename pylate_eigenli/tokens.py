@@ -55,14 +55,22 @@ class TokenBatch:
         A result within the rounding error of its token becomes zero, so that an item of equal
         tokens has no direction.
         """
-        owner = torch.repeat_interleave(torch.from_numpy(self.lengths)).to(self.tokens.device)
-        sums = torch.zeros(len(self), self.dim, dtype=torch.float64, device=self.tokens.device)
-        sums.index_add_(0, owner, self.tokens.double())
-        counts = torch.from_numpy(self.lengths).to(sums)
-        left = self.tokens - (sums / counts[:, None]).to(self.tokens)[owner]
+        left = self.tokens - self.means()[self.owners]
         noise = 8 * torch.finfo(left.dtype).eps * torch.linalg.vector_norm(self.tokens, dim=1)
         keep = torch.linalg.vector_norm(left, dim=1) > noise
         return TokenBatch(left * keep[:, None], self.offsets)
+
+    def means(self) -> Tensor:
+        """Return the mean token of each item. Shape: (items, d)."""
+        sums = torch.zeros(len(self), self.dim, dtype=torch.float64, device=self.tokens.device)
+        sums.index_add_(0, self.owners, self.tokens.double())
+        counts = torch.from_numpy(self.lengths).to(sums)
+        return (sums / counts[:, None]).to(self.tokens)
+
+    @property
+    def owners(self) -> Tensor:
+        """The item of each token. Shape: (tokens,), int64."""
+        return torch.repeat_interleave(torch.from_numpy(self.lengths)).to(self.tokens.device)
 
     @property
     def dim(self) -> int:

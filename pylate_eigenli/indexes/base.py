@@ -15,6 +15,7 @@ from pylate.indexes.base import Base
 from pylate.rank import RerankResult
 from typing_extensions import Self
 
+from ..errors import UnknownDocumentError
 from ..spectral.background import Background, Queries, QueryFilter
 from ..spectral.settings import check_query_options
 from ..storage import DocumentId, Snapshot
@@ -236,6 +237,35 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         self._documents.remove(checked_ids(several(documents_ids)), self._companion)
         return self
 
+    def fit_queries(self, queries_embeddings: Any) -> Self:
+        """Learn the statistics of queries from a sample of them, without any judgements.
+
+        A standardised index (``standardise=True``, ``preset="plus"``) subtracts the mean query
+        token from queries, and the score that a document has for any query from its scores. Both
+        are learnt here; some hundred queries suffice, and more can be added at any time. Documents
+        do not change. Without a sample the index estimates the mean from each query alone.
+
+        Parameters
+        ----------
+        queries_embeddings
+            Token embeddings of queries, as for a search.
+        """
+        with self._collection.store.transaction() as transaction:
+            base = transaction.base
+            dim = self._collection.dim(base)
+            if not self._collection.settings(base).standardise:
+                raise ValueError(
+                    "only a standardised index learns from queries: make it with "
+                    'standardise=True or preset="plus"'
+                )
+            if dim is None:
+                raise ValueError("the index holds no documents: add some, then call fit_queries")
+            tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+            self._collection.keep(transaction, self._collection.codec(base).with_queries(tokens))
+            if self._companion is not None:
+                self._companion(base.generation + 1)
+        return self
+
     # --- searching ----------------------------------------------------------------------------
 
     def __call__(
@@ -273,7 +303,49 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         """
         k, state = checked_k(k), self._snapshot
         queries = self._queries(state, queries_embeddings, idf, background)
-        return as_results(self._documents.search(state, SearchRequest(queries, k), subset))
+        return as_results(self._documents.search(state, self._request(state, queries, k), subset))
+
+    def _request(self, state: Snapshot, queries: Queries, k: int) -> SearchRequest:
+        """Return the request for the best k documents of queries."""
+        return SearchRequest(queries, k)
+
+    def contributions(
+        self,
+        query_embeddings: Any,
+        documents_ids: Sequence[DocumentId],
+        idf: float | None = None,
+        background: float | None = None,
+        **request: Any,
+    ) -> NDArray[np.float32]:
+        """Return the contribution of every token of a query to the scores of documents.
+
+        Parameters
+        ----------
+        query_embeddings
+            Shape: (tokens, d).
+        documents_ids
+            Ids of documents.
+        idf, background
+            As for a search.
+        request
+            Further options of the search.
+
+        Returns
+        -------
+        Shape: (documents, tokens), float32. Rows add up to the scores.
+        """
+        ids, state = checked_ids(documents_ids), self._snapshot
+        unknown = self._documents.missing(state, ids)
+        if unknown:
+            raise UnknownDocumentError(f"no document {unknown[0]!r} in the index")
+        alone = self._queries(state, [query_embeddings], idf, background).alone()
+        result = np.zeros((len(ids), len(alone)), np.float32)
+        if ids:
+            row_of = {document_id: row for row, document_id in enumerate(ids)}
+            asked = self._request(state, alone, len(ids), **request)
+            for token, hits in enumerate(self._documents.search(state, asked, ids)):
+                result[[row_of[document_id] for document_id in hits.ids], token] = hits.scores
+        return result
 
     def _queries(
         self,
@@ -299,7 +371,11 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         """Return what a state does to queries, computed once."""
         known = self._filter
         if known is None or known[0] is not state.manifest or known[1:3] != (idf, share):
-            background = self._background(state)
+            standardise = self._collection.codec(state).subspaces.transforms.standardise
+            if standardise is None or idf:
+                background = self._background(state)
+            else:  # known from queries, not from documents
+                background = standardise.expected_query
             chosen = QueryFilter() if background is None else background.query_filter(idf, share)
             known = self._filter = (state.manifest, idf, share, chosen)
         return known[3]

@@ -48,6 +48,9 @@ class Codec(Protocol):
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, DocumentColumns]:
         """Return the columns of documents, and the codec, fitted to them if it was not yet."""
 
+    def with_queries(self, queries: TokenBatch) -> Self:
+        """Return the codec with the statistics of more queries."""
+
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
         """Return the single vectors of documents. Shape: (n, D), float32."""
 
@@ -90,6 +93,9 @@ class SubspaceCodec:
             codec = replace(self, subspaces=self.subspaces.fitted_to(tokens), fitted=True)
         subspaces = codec.subspaces.subspaces(tokens)
         return codec, columns.of_subspaces(ids, subspaces, self.settings.dtype)
+
+    def with_queries(self, queries: TokenBatch) -> SubspaceCodec:
+        return replace(self, subspaces=self.subspaces.with_queries(queries))
 
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
         bases, offsets = _bases(rows, documents)
@@ -152,6 +158,10 @@ class VectorCodec:
         else:
             kept = columns.of_nothing(ids)
         return codec, codec.with_vectors(kept, codec.encoder.vectors(packed))
+
+    def with_queries(self, queries: TokenBatch) -> VectorCodec:
+        subspaces = self.subspaces.with_queries(queries)
+        return replace(self, encoder=replace(self.encoder, subspaces=subspaces))
 
     def with_vectors(self, documents: DocumentColumns, vectors: Tensor) -> DocumentColumns:
         """Return documents with vectors (n, width) as the index stores them."""

@@ -130,11 +130,14 @@ class Collection(Generic[SettingsT, CodecT]):
 
     def begin(self, transaction: Transaction, codec: CodecT, dim: int, **meta: Any) -> None:
         """Fix settings, dimension and codec, with the first document."""
-        arrays = codec.to_arrays()
         settings = asdict(self.settings(transaction.base))
-        transaction.meta.update(
-            kind=self.kind, settings=settings, dim=dim, codec=checksum(arrays), **meta
-        )
+        transaction.meta.update(kind=self.kind, settings=settings, dim=dim, **meta)
+        self.keep(transaction, codec)
+
+    def keep(self, transaction: Transaction, codec: CodecT) -> None:
+        """Keep what a codec has learnt with the state that a transaction makes."""
+        arrays = codec.to_arrays()
+        transaction.meta["codec"] = checksum(arrays)
         for name, array in arrays.items():
             transaction.set_collection(name, array)
 

@@ -87,8 +87,9 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         credits their expected share of a query, ``"truncate"`` nothing. An index that exists
         keeps its own.
     preset
-        A name for a set of the options below: ``"paper"``, their defaults, or ``"plus"``, the best
-        setting that holds on every collection we tried: ridge filter, idf 0.4, background 0.75.
+        A name for a set of the options below: ``"paper"``, their defaults, or ``"plus"``, which
+        standardises tokens and subtracts half of the background. Call :meth:`fit_queries` with a
+        sample of queries to get the most of ``"plus"``.
     filter
         How much the directions of a document count: ``"hard"`` (the default), ``"soft"``,
         ``"soft(<tau>)"``, ``"ridge"``, ``"ridge(<tokens>)"`` or ``"energy(<share>)"``. See
@@ -99,6 +100,9 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
     corpus_mean
         Subtracted from all tokens, of documents and of queries, for instance
         ``analyze(documents_embeddings).mean``. Shape: (d,). By default nothing is.
+    standardise
+        Whether to remove the mean token of the collection from documents and that of queries from
+        queries, see :mod:`pylate_eigenli.spectral.standardise`. By default not.
     idf, background
         What searches do unless they say otherwise, see :meth:`__call__`. By default 0, or what the
         index was made with.
@@ -140,6 +144,7 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         filter: str | SpectralFilter | None = None,
         centering: Centering | None = None,
         corpus_mean: ArrayLike | None = None,
+        standardise: bool | None = None,
         idf: float | None = None,
         background: float | None = None,
         device: str | None = None,
@@ -156,6 +161,7 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
             short_documents=short_documents,
             centering=centering,
             corpus_mean=corpus_mean,
+            standardise=standardise,
             idf=idf,
             background=background,
         )

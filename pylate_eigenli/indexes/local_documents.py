@@ -169,7 +169,9 @@ class LocalDocuments:
         is counted when somebody asks.
         """
         stored = stored_background(base)
-        if stored is not None or not (codec.settings.idf or codec.settings.background):
+        settings = codec.settings
+        needed = settings.idf or (settings.background and not settings.standardise)
+        if stored is not None or not needed:
             return stored
         return self.background(base) or Background.empty(0)
 

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from pylate.rank import RerankResult
 from typing_extensions import Self
 
+from ..spectral.background import Queries
 from ..spectral.filters import SpectralFilter
 from ..spectral.settings import Centering, Preset, with_preset
 from ..spectral.subspace import ShortDocuments
-from ..storage import DocumentId
+from ..storage import DocumentId, Snapshot
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.projection import SVProjection, TokenProjection
 from ..vectors.quantization import VectorDtype
@@ -44,7 +45,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     ----------
     index_folder, index_name, override, k, short_documents, device, show_progress
         As for :class:`pylate_eigenli.EigenLIIndex`.
-    preset, filter, centering, corpus_mean, idf, background
+    preset, filter, centering, corpus_mean, standardise, idf, background
         As well. A soft filter uses all directions of a document here, whatever ``k``, unless
         ``keep_bases``: the vector is not longer for it, and no eigenvectors are needed.
     dtype
@@ -106,6 +107,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         filter: str | SpectralFilter | None = None,
         centering: Centering | None = None,
         corpus_mean: ArrayLike | None = None,
+        standardise: bool | None = None,
         idf: float | None = None,
         background: float | None = None,
         keep_tokens: KeepTokens | None = None,
@@ -132,6 +134,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             short_documents=short_documents,
             centering=centering,
             corpus_mean=corpus_mean,
+            standardise=standardise,
             idf=idf,
             background=background,
             keep_tokens=keep_tokens,
@@ -191,15 +194,25 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         For each query a list of results with ``id`` and ``score``, best first; of equal ones the
         one added first.
         """
-        wanted, k, state = rerank or self.rerank, checked_k(k), self._snapshot
-        check_rerank(wanted, self._collection.settings(state), self.tokens_of)
+        k, state = checked_k(k), self._snapshot
         queries = self._queries(state, queries_embeddings, idf, background)
+        request = self._request(state, queries, k, rerank, n_candidates)
+        return as_results(self._documents.search(state, request, subset))
+
+    def _request(
+        self,
+        state: Snapshot,
+        queries: Queries,
+        k: int,
+        rerank: Rerank | None = None,
+        n_candidates: int | None = None,
+    ) -> SearchRequest:
+        wanted = rerank or self.rerank
+        check_rerank(wanted, self._collection.settings(state), self.tokens_of)
         reranker = None
         if wanted != "none":
             reranker = Reranker(wanted, queries, self._collection.codec(state), self.tokens_of)
-        n_candidates = max(n_candidates or self.n_candidates, k)
-        request = SearchRequest(queries, k, reranker, n_candidates)
-        return as_results(self._documents.search(state, request, subset))
+        return SearchRequest(queries, k, reranker, max(n_candidates or self.n_candidates, k))
 
     def build(self) -> Self:
         """Bring the ANN structure up to date with all documents, made anew if many were removed."""

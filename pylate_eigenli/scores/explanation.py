@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import UnknownDocumentError
 from ..spectral.filters import SpectralFilter
 from ..spectral.settings import Centering, SpectralSettings, with_preset
 from ..spectral.subspace import ShortDocuments
@@ -26,12 +25,9 @@ from ..tokens import collect
 class _Index(Protocol):
     """The part of an index that explanations need."""
 
-    @property
-    def dim(self) -> int | None: ...
-    @property
-    def settings(self) -> SpectralSettings: ...
-    def __contains__(self, document_id: object, /) -> bool: ...
-    def __call__(self, *args: Any, **options: Any) -> Any: ...
+    def contributions(
+        self, query_embeddings: Any, documents_ids: Sequence[Any], **options: Any
+    ) -> NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True)
@@ -171,29 +167,8 @@ def explain_found(
     >>> round(explanation.total - hits[0]["score"], 5)
     0.0
     """
-    ids = list(documents_ids)
-    if not ids:
-        return []
-    unknown = [document_id for document_id in ids if document_id not in index]
-    if unknown:
-        raise UnknownDocumentError(f"no document {unknown[0]!r} in the index")
-    query = collect([query_embeddings], dim=index.dim, device="cpu", names="query")
-    alone, copies = query.tokens[:, None], 1
-    rerank = search_options.get("rerank") or getattr(index, "rerank", "none")
-    if index.settings.centering == "both" and rerank != "maxsim":
-        # Centering turns a single token into zero. A pair of opposite tokens has the mean zero and
-        # keeps the token as it is in the whole query.
-        centred = query.centred().tokens
-        alone, copies = torch.stack([centred, -centred], dim=1), 2
-    contributions = np.zeros((len(ids), len(alone)), np.float32)
-    row_of = {document_id: row for row, document_id in enumerate(ids)}
-    tokens = torch.nonzero(alone.any(dim=(1, 2)))[:, 0].tolist()
-    if tokens:
-        results = index(alone[tokens], k=len(ids), subset=ids, **search_options)
-        for token, hits in zip(tokens, results, strict=True):
-            for hit in hits:
-                contributions[row_of[hit["id"]], token] = hit["score"] / copies
-    return [Explanation(row) for row in contributions]
+    rows = index.contributions(query_embeddings, list(documents_ids), **search_options)
+    return [Explanation(row) for row in rows]
 
 
 def spectrum(document_embeddings: Any) -> NDArray[np.float32]:

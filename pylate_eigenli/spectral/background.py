@@ -54,6 +54,12 @@ class Queries:
     def __len__(self) -> int:
         return len(self.plain)
 
+    def alone(self) -> Queries:
+        """Return every token as a query of its own, whose score is its contribution."""
+        offsets = np.arange(len(self.plain.tokens) + 1, dtype=np.int64)
+        plain, tokens = self.plain.tokens, self.tokens.tokens
+        return Queries(TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.against)
+
 
 @dataclass(frozen=True)
 class QueryFilter:

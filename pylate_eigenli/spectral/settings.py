@@ -20,8 +20,8 @@ Centering = Literal["none", "both", "documents"]
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
-        "paper": {"filter": "hard", "idf": 0.0, "background": 0.0},
-        "plus": {"filter": "ridge", "idf": 0.4, "background": 0.75},
+        "paper": {"filter": "hard", "standardise": False, "idf": 0.0, "background": 0.0},
+        "plus": {"filter": "hard", "standardise": True, "idf": 0.0, "background": 0.5},
     }
 )
 
@@ -42,6 +42,7 @@ class SpectralSettings:
     filter: str = "hard"
     centering: Centering = "none"
     corpus_mean: tuple[float, ...] | None = None
+    standardise: bool = False
     idf: float = 0.0
     background: float = 0.0
 
@@ -57,6 +58,11 @@ class SpectralSettings:
         check_short_documents(self.short_documents)
         as_filter(self.filter)
         check_choice("centering", self.centering, get_args(Centering))
+        if self.standardise and (mean is not None or self.centering != "none"):
+            raise ValueError(
+                "standardise=True removes the means of documents and queries: "
+                "leave centering and corpus_mean out"
+            )
         check_query_options(self.idf, self.background)
 
     def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:

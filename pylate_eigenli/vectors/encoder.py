@@ -85,6 +85,10 @@ class SubspaceEncoder:
         """Return the encoder, its transforms learnt from the first documents."""
         return replace(self, transforms=self.transforms.fitted_to(documents))
 
+    def with_queries(self, queries: TokenBatch) -> SubspaceEncoder:
+        """Return the encoder with the statistics of more queries."""
+        return replace(self, transforms=self.transforms.with_queries(queries))
+
     def subspaces(self, documents: TokenBatch) -> Subspaces:
         """Return the subspaces of documents."""
         settings = self.settings

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ..spectral.settings import SpectralSettings
+from ..spectral.standardise import Standardise
 from ..tokens import TokenBatch
 from .projection import TokenProjection
 
-_PROJECTION = "projection.tokens"  # begins the names of its arrays
+_PROJECTION, _STANDARDISE = "projection.tokens", "standardise"  # begin the names of their arrays
 
 
 class TokenTransform(Protocol):
@@ -74,13 +75,19 @@ class TokenTransforms:
 
     @classmethod
     def of(
-        cls, settings: SpectralSettings, projection: TokenProjection | None = None
+        cls,
+        settings: SpectralSettings,
+        projection: TokenProjection | None = None,
+        standardise: Standardise | None = None,
     ) -> TokenTransforms:
-        """Return the transforms of a new collection, not fitted yet."""
+        """Return the transforms of a collection, not fitted yet unless they are given."""
         steps: dict[str, TokenTransform] = {}
         if projection is not None:
             steps[_PROJECTION] = projection
-        return cls({**steps, "centering": Centering(settings)})
+        steps["centering"] = Centering(settings)
+        if settings.standardise:
+            steps[_STANDARDISE] = standardise or Standardise()
+        return cls(steps)
 
     @classmethod
     def from_arrays(
@@ -88,13 +95,33 @@ class TokenTransforms:
     ) -> TokenTransforms:
         """Return what :meth:`to_arrays` has made arrays of; others among them are ignored."""
         kept = named(arrays, _PROJECTION)
-        return cls.of(settings, TokenProjection.from_arrays(kept) if kept else None)
+        return cls.of(
+            settings,
+            TokenProjection.from_arrays(kept) if kept else None,
+            Standardise.from_arrays(named(arrays, _STANDARDISE)),
+        )
 
     @property
     def projection(self) -> TokenProjection | None:
         """The projection of the tokens, if there is one."""
         step = self.steps.get(_PROJECTION)
         return step if isinstance(step, TokenProjection) else None
+
+    @property
+    def standardise(self) -> Standardise | None:
+        """The standardisation of the tokens, if there is one."""
+        step = self.steps.get(_STANDARDISE)
+        return step if isinstance(step, Standardise) else None
+
+    def with_queries(self, queries: TokenBatch) -> TokenTransforms:
+        """Return the transforms with the statistics of more queries, as they were given."""
+        steps = dict(self.steps)
+        for name, step in steps.items():
+            if isinstance(step, Standardise):
+                steps[name] = step.with_queries(queries)
+            else:
+                queries = step.queries(queries)
+        return TokenTransforms(steps)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return what has been learnt as arrays by name."""

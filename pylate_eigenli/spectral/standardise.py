@@ -1,0 +1,202 @@
+"""Standardise tokens by the statistics of their collection.
+
+Late-interaction models put most of every token into one direction that all tokens share. A
+direction or a bit spent on it tells no document from another. So the mean token of the documents is
+subtracted from documents, the mean token of the queries from queries, and both are divided by the
+root mean square of the rest: one number for the documents, one for the queries. Tokens keep their
+different lengths; a token near the mean says little and counts little.
+
+A constant coordinate is appended to all tokens. Scores are squares, which forget whether a query
+token points along a document token or against it; products with the constant keep that sign.
+
+Documents do not depend on the statistics of queries. These can be learnt at any time and only
+change the queries that follow. Until then the mean of a query's own tokens, averaged with the mean
+token of the documents, stands in for the mean token of all queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..tokens import TokenBatch
+from .background import Background
+
+CONSTANT = 0.25
+"""The appended coordinate, in units of the root mean square length of a standardised token."""
+
+_PRIOR_DOCUMENTS = 8  # with the mean zero: one first document must not set the mean of all
+_OWN_SHARE = 0.5  # of the query's own mean while the mean of all queries is unknown
+
+
+@dataclass(frozen=True)
+class TokenStatistics:
+    """Number, sum and second moment of tokens. Sums of statistics are exact.
+
+    Parameters
+    ----------
+    count
+        Number of tokens.
+    total
+        Sum of the tokens. Shape: (d,), float64.
+    moment
+        Sum of their outer products. Shape: (d, d), float64.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> statistics = TokenStatistics.of(collect([[[1.0, 0.0], [3.0, 0.0]]]))
+    >>> statistics.mean, statistics.energy(statistics.mean)
+    (array([2., 0.]), 1.0)
+    """
+
+    count: int
+    total: NDArray[np.float64]
+    moment: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, batch: TokenBatch) -> TokenStatistics:
+        """Return the statistics of all tokens of a batch."""
+        tokens = batch.tokens.double().cpu().numpy()
+        return cls(len(tokens), tokens.sum(0), tokens.T @ tokens)
+
+    def plus(self, other: TokenStatistics) -> TokenStatistics:
+        """Return the statistics of both sets of tokens."""
+        return TokenStatistics(
+            self.count + other.count, self.total + other.total, self.moment + other.moment
+        )
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """The mean token. Shape: (d,)."""
+        return self.total / max(self.count, 1)
+
+    def energy(self, centre: NDArray[np.float64]) -> float:
+        """Return the mean squared distance of the tokens from a point."""
+        mean_square = float(np.trace(self.moment)) / max(self.count, 1)
+        # Rounding can leave a tiny negative number where all tokens are equal.
+        return max(mean_square - 2 * float(self.mean @ centre) + float(centre @ centre), 0.0)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the statistics as arrays by name."""
+        return {"count": np.array([self.count]), "total": self.total, "moment": self.moment}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenStatistics:
+        """Return the statistics that :meth:`to_arrays` made arrays of."""
+        return cls(int(arrays["count"][0]), np.array(arrays["total"]), np.array(arrays["moment"]))
+
+
+@dataclass(frozen=True)
+class Standardise:
+    """Standardises documents and queries. A step of the token transforms of an index.
+
+    Parameters
+    ----------
+    centre
+        The mean document token; None before the first documents. Shape: (d,), float64.
+    scale
+        The root mean square distance of document tokens from the centre.
+    asked
+        Statistics of query tokens, if any queries are known.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> documents = collect([[[1.0, 0.0], [0.8, 0.6]]] * 100)
+    >>> standardise = Standardise().fitted_to(documents)
+    >>> standardise.documents(documents).dim
+    3
+    >>> bool(standardise.documents(documents).tokens[:, :2].mean(0).abs().max() < 0.3)
+    True
+    """
+
+    centre: NDArray[np.float64] | None = None
+    scale: float = 1.0
+    asked: TokenStatistics | None = None
+
+    def fitted_to(self, documents: TokenBatch) -> Standardise:
+        """Return the transform with the mean and the scale of the first documents."""
+        if self.centre is not None:
+            return self
+        statistics = TokenStatistics.of(documents)
+        centre = statistics.mean * (len(documents) / (len(documents) + _PRIOR_DOCUMENTS))
+        return replace(self, centre=centre, scale=_root(statistics.energy(centre)))
+
+    def with_queries(self, queries: TokenBatch) -> Standardise:
+        """Return the transform with the statistics of more queries."""
+        statistics = TokenStatistics.of(queries)
+        known = self.asked
+        return replace(self, asked=statistics if known is None else known.plus(statistics))
+
+    def documents(self, batch: TokenBatch) -> TokenBatch:
+        """Return the standardised tokens of documents. Dimension: d + 1."""
+        return _standardised(batch, self._centre(batch.dim), self.scale)
+
+    def queries(self, batch: TokenBatch) -> TokenBatch:
+        """Return the standardised tokens of queries. Dimension: d + 1."""
+        if self.asked is not None:
+            centre = self.asked.mean
+            return _standardised(batch, centre, _root(self.asked.energy(centre)))
+        own = batch.means()[batch.owners]
+        shared = torch.from_numpy(self._centre(batch.dim)).to(own)
+        centres = _OWN_SHARE * own + (1 - _OWN_SHARE) * shared
+        return _standardised(batch, centres, self.scale)
+
+    def _centre(self, dim: int) -> NDArray[np.float64]:
+        return np.zeros(dim) if self.centre is None else self.centre
+
+    @property
+    def expected_query(self) -> Background | None:
+        """The second moment of standardised query tokens; None while no queries are known.
+
+        Its product with a document's matrix is the score that the document has for any query.
+        """
+        if self.asked is None:
+            return None
+        mean, count = self.asked.mean, self.asked.count
+        covariance = self.asked.moment / count - np.outer(mean, mean)
+        moment = np.zeros((len(mean) + 1, len(mean) + 1))
+        moment[:-1, :-1] = covariance / _root(self.asked.energy(mean)) ** 2
+        moment[-1, -1] = CONSTANT**2
+        return Background(count * moment, count)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the statistics as arrays by name."""
+        if self.centre is None:
+            return {}
+        arrays: dict[str, NDArray[Any]] = {"centre": self.centre, "scale": np.array([self.scale])}
+        known = {} if self.asked is None else self.asked.to_arrays()
+        return arrays | {f"queries.{name}": array for name, array in known.items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Standardise:
+        """Return the transform that :meth:`to_arrays` made arrays of."""
+        if not arrays:
+            return cls()
+        begin = "queries."
+        known = {n.removeprefix(begin): a for n, a in arrays.items() if n.startswith(begin)}
+        return cls(
+            np.array(arrays["centre"]),
+            float(arrays["scale"][0]),
+            TokenStatistics.from_arrays(known) if known else None,
+        )
+
+
+def _root(energy: float) -> float:
+    """Return the root of an energy; 1 where all tokens are equal and there is nothing to scale."""
+    return float(np.sqrt(energy)) or 1.0
+
+
+def _standardised(
+    batch: TokenBatch, centre: NDArray[np.float64] | Tensor, scale: float
+) -> TokenBatch:
+    tokens = (batch.tokens - torch.as_tensor(centre).to(batch.tokens)) / scale
+    constant = torch.full_like(tokens[:, :1], CONSTANT)
+    return TokenBatch(torch.cat([tokens, constant], dim=1), batch.offsets)
