@@ -386,7 +386,7 @@ def test_presets_are_kept_by_the_index(corpus: Path, tiny_model: Path, tmp_path:
         "--preset",
         "plus",
     )
-    assert report("info", tmp_path / "plus")["settings"]["filter"] == "ridge"
+    assert report("info", tmp_path / "plus")["settings"]["standardise"] is True
 
 
 def test_every_command_speaks_json() -> None:

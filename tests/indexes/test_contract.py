@@ -169,7 +169,7 @@ def test_overriding_leaves_nothing(make, documents):
 
 
 def test_filters_idf_and_background_give_the_scores_of_a_scan(make, documents, queries, tmp_path):
-    options = {"preset": "plus", "keep_bases": True}
+    options = {"filter": "ridge", "idf": 0.4, "background": 0.75, "keep_bases": True}
     plain = EigenLISVIndex(str(tmp_path), "plain", k=K, dtype="float32", **options)
     expected = plain.add_documents(range(N), documents)
     index = make(**options).add_documents(range(N), documents)

@@ -31,18 +31,19 @@ PROJECTIONS = {
     "token_projection": TokenProjection(torch.eye(8)[:6], 0.75),
     "projection": SVProjection(torch.arange(21) / 42, torch.eye(21)[3:15], 0.5),
 }
+RIDGE = {"filter": "ridge", "idf": 0.4, "background": 0.75}
 RECIPES: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {
     "golden_v1": (EigenLIIndex, {"float16": {}, "int8": {}}),
     "golden_sv_v1": (
         EigenLISVIndex,
         {
             "int8": {"keep_tokens": "int8"},
-            "binary": {"preset": "plus", "keep_bases": True},
+            "binary": {**RIDGE, "keep_bases": True},
             "int4": {"keep_tokens": "float16", **PROJECTIONS},
         },
     ),
-    "golden_v1_1": (EigenLIIndex, {"float16": {"preset": "plus"}}),
-    "golden_sv_v1_1": (EigenLISVIndex, {"int8": {"preset": "plus", "keep_tokens": "int8"}}),
+    "golden_v1_1": (EigenLIIndex, {"float16": RIDGE}),
+    "golden_sv_v1_1": (EigenLISVIndex, {"int8": {**RIDGE, "keep_tokens": "int8"}}),
 }
 
 

@@ -17,7 +17,8 @@ D, K = 24, 6
 SETTINGS = [
     (EigenLIIndex, {"dtype": "float16"}, {}),
     (EigenLIIndex, {"dtype": "int8", "short_documents": "truncate"}, {}),
-    (EigenLIIndex, {"preset": "plus", "centering": "both"}, {}),
+    (EigenLIIndex, {"filter": "ridge", "background": 0.75, "centering": "both"}, {}),
+    (EigenLIIndex, {"preset": "plus"}, {}),
     (EigenLISVIndex, {"preset": "plus"}, {"idf": 0.2}),
     (EigenLISVIndex, {"centering": "both", "keep_tokens": "int8"}, {"rerank": "maxsim"}),
     *((EigenLISVIndex, {"dtype": dtype}, {}) for dtype in ("float32", "int8", "binary")),

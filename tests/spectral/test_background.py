@@ -78,7 +78,7 @@ class TestSearch:
         assert make(tmp_path).settings.idf == 0.4
 
     def test_of_one_query_equals_a_batch(self, tmp_path, documents, queries, make):
-        index = make(tmp_path, preset="plus").add_documents(range(N), documents)
+        index = make(tmp_path, idf=0.4, background=0.75).add_documents(range(N), documents)
         for together, query in zip(index(queries), queries, strict=True):
             (alone,) = index(query)
             assert [hit["id"] for hit in alone] == [hit["id"] for hit in together]
@@ -87,7 +87,7 @@ class TestSearch:
             )
 
     def test_of_a_subset_equals_a_full_search(self, tmp_path, documents, queries, make):
-        index = make(tmp_path, preset="plus").add_documents(range(N), documents)
+        index = make(tmp_path, idf=0.4, background=0.75).add_documents(range(N), documents)
         everything = scores(index, queries[1])
         np.testing.assert_allclose(
             scores(index, queries[1], subset=[3, 7, 30]), everything[[3, 7, 30]], atol=1e-5
@@ -101,7 +101,7 @@ class TestSearch:
             index(queries, **options)
 
     def test_of_an_empty_index_finds_nothing(self, tmp_path, queries, make):
-        assert make(tmp_path, preset="plus")(queries) == [[], [], []]
+        assert make(tmp_path, idf=0.4, background=0.75)(queries) == [[], [], []]
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5], ids=["counted", "kept"])

@@ -198,7 +198,7 @@ class TestEveryFilter:
 class TestPresets:
     def test_complete_the_given_settings(self, tmp_path):
         plus = EigenLIIndex(str(tmp_path), "plus", preset="plus", idf=0.1).settings
-        assert (plus.filter, plus.idf, plus.background) == ("ridge", 0.1, 0.75)
+        assert (plus.standardise, plus.idf, plus.background) == (True, 0.1, 0.5)
         paper = EigenLISVIndex(str(tmp_path), "paper", preset="paper").settings
         assert paper == EigenLISVIndex(str(tmp_path), "default").settings
 

@@ -131,7 +131,7 @@ class TestFiles:
     def test_inner_products_with_queries_are_the_scores_of_the_index(
         self, tmp_path, documents, queries, index_type
     ):
-        options = {"preset": "plus", "centering": "both", "dtype": "float32"}
+        options = {"filter": "ridge", "background": 0.75, "centering": "both", "dtype": "float32"}
         index = index_type(str(tmp_path), k=K, show_progress=False, **options)
         with pytest.raises(ValueError, match="holds no documents"):
             index.encode_queries(queries)
@@ -168,7 +168,7 @@ class TestCommand:
 
         uri = ["--uri", real_milvus.uri]
         done = command(
-            "index", corpus, *uri, "--backend", "milvus", "--model", tiny_model, "--k", 4
+            "index", corpus, *uri, "--backend", "milvus", "--model", tiny_model, "--directions", 4
         )
         assert done.exit_code == 0, done.output
         hits = json.loads(command("search", "the sun").stdout)["hits"]
