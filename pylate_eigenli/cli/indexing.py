@@ -171,10 +171,10 @@ def model_or_error() -> str:
 
 def _settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> dict[str, Any]:
     """Return the kind and the settings of an index from the options of the command."""
-    from ..indexes import databases as servers
+    from ..indexes import databases
 
-    if uri is not None and backend not in servers.NAMES:
-        raise ValueError(f"--uri needs --backend {' or '.join(servers.NAMES)}")
+    if uri is not None and backend not in databases.NAMES:
+        raise ValueError(f"--uri needs --backend {' or '.join(databases.NAMES)}")
     if backend is None and keep_tokens is None:
         return {}
     if backend == SUBSPACES and keep_tokens is None:

@@ -240,24 +240,32 @@ class Catalogue:
         with self._reading() as connection:
             return dict(connection.execute("SELECT name, value FROM about"))
 
-    def damage(self, documents_ids: Iterable[DocumentId] = (), generation: int = 0) -> list[str]:
+    def damage(
+        self,
+        documents_ids: Iterable[DocumentId] = (),
+        generation: int = 0,
+        *,
+        expected: bool = False,
+    ) -> list[str]:
         """Return what is wrong with the catalogue, one line each; empty if all is well.
 
         Parameters
         ----------
         documents_ids, generation
             The documents of the index, and its generation; both sides are compared.
+        expected
+            Whether the index had a catalogue when it was last changed.
         """
         documents = {_key(document_id) for document_id in documents_ids}
         if not self.path.is_file():
             if self.path.exists() or self.path.is_symlink():
                 return [f"{self.path} is not a file"]
-            if documents:
-                return [
-                    f"{self.path} is missing: the index holds {len(documents):,} documents, but "
-                    "neither their texts nor the name of their model"
-                ]
-            return []
+            if not expected:
+                return []
+            return [
+                f"{self.path} is missing: it held the texts of the documents and the name of "
+                "their model"
+            ]
         try:
             with self._reading() as connection:
                 lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]

@@ -17,6 +17,7 @@ from typing_extensions import Self
 
 from ..errors import IndexLockedError, UnknownDocumentError
 from ..indexes import databases
+from ..indexes.documents import ACCOMPANIED
 from ..indexes.open_index import holds_index, open_index
 from ..models.encoder import Advance, Encoder, fingerprint_of, ignore, is_gone
 from ..scores.explanation import explain_found, spectrum
@@ -248,6 +249,9 @@ class CorpusIndex(ABC):
         made: list[int] = []
 
         def write_catalogue(generation: int) -> None:
+            if made:  # the ANN structure is committed after the documents
+                self.catalogue.drop_newer(generation - 1)
+                return
             if about:
                 self._check_model()  # once more, now that nobody else can write
             made.append(generation)
@@ -268,6 +272,8 @@ class CorpusIndex(ABC):
         if not removed:
             self.catalogue.put(documents, ALWAYS, about)
         yield
+        _mark(self.path)
+        self.index.refresh()
         if removed:
             self.catalogue.put(documents, ALWAYS)
             self.catalogue.discard((document.id for document in documents), ALWAYS, removed=True)
@@ -308,6 +314,7 @@ class CorpusIndex(ABC):
         for chunk in databases.chunks(ids, _COPIED_AT_ONCE):
             rows = self.catalogue.get(chunk, self._generation).values()
             target.put(rows, ALWAYS, self.catalogue.about)
+        _mark(folder)
 
     def search(
         self,
@@ -414,6 +421,13 @@ def recover(path: str | Path) -> None:
             catalogue.recover(transaction.base.generation)
 
 
+def _mark(path: str | Path) -> None:
+    """Note in the manifest of an index in a database that it has a catalogue."""
+    with Store(path).transaction() as transaction:
+        if transaction.meta:
+            transaction.meta[ACCOMPANIED] = True
+
+
 def verify(path: str | Path) -> list[str]:
     """Return what is damaged in the folder of an index, one line each; empty if all is well.
 
@@ -426,7 +440,8 @@ def verify(path: str | Path) -> list[str]:
         return [*damage, *Catalogue(path).damage()]
     snapshot = store.snapshot
     catalogue = Catalogue(path)
-    damage = catalogue.damage(snapshot, snapshot.generation)
+    expected = bool(snapshot.meta.get(ACCOMPANIED))
+    damage = catalogue.damage(snapshot, snapshot.generation, expected=expected)
     if damage:
         return damage
     about = catalogue.about

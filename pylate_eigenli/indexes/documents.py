@@ -24,6 +24,9 @@ TokenBatches: TypeAlias = Iterable[tuple[list[DocumentId], TokenBatch]]
 Companion: TypeAlias = Callable[[int], None]
 Progress: TypeAlias = "tqdm[NoReturn]"
 
+ACCOMPANIED = "accompanied"
+"""Key of the manifest's meta: whether a companion keeps a catalogue beside the index."""
+
 
 @dataclass(frozen=True)
 class SearchRequest:
@@ -118,8 +121,8 @@ class DocumentStore(Protocol):
         With ``kept`` they have all their columns, otherwise at least those of their vectors.
         """
 
-    def build(self) -> None:
-        """Bring the ANN structure up to date with all documents."""
+    def build(self, companion: Companion | None = None) -> None:
+        """Bring the ANN structure up to date with all documents; the companion is as for add."""
 
     def compact(self) -> None:
         """Give the space of removed and replaced documents back to the disk."""

@@ -17,7 +17,15 @@ from .ann.accelerator import Accelerator
 from .codecs import Codec
 from .collection import Collection, store_background, stored_background
 from .columns import DocumentColumns
-from .documents import Allowed, Companion, Progress, SearchRequest, Subset, TokenBatches
+from .documents import (
+    ACCOMPANIED,
+    Allowed,
+    Companion,
+    Progress,
+    SearchRequest,
+    Subset,
+    TokenBatches,
+)
 from .inputs import subset_per_query
 from .results import Found, Hits
 
@@ -115,7 +123,7 @@ class LocalDocuments:
         if self._ann is not None:
             state = self._collection.snapshot
             if self._ann.is_due(state, self._collection.settings(state)):
-                self.build()
+                self.build(companion)
 
     def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
         with self._collection.store.transaction() as transaction:
@@ -136,14 +144,17 @@ class LocalDocuments:
         if background is not None:
             store_background(transaction, background)
         if companion is not None:
+            if transaction.meta:  # that of an index without documents stays empty
+                transaction.meta[ACCOMPANIED] = True
             companion(transaction.base.generation + 1)
 
-    def build(self) -> None:
+    def build(self, companion: Companion | None = None) -> None:
         settings = self._collection.settings(self._collection.snapshot)
         if self._ann is None or settings.backend == "exact" or not len(self._collection.snapshot):
             return
         with self._collection.store.transaction() as transaction:
             self._ann.build(transaction, self._collection.codec(transaction.base))
+            self._before_commit(transaction, None, companion)
 
     # --- the background -----------------------------------------------------------------------
 

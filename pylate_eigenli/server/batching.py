@@ -1,8 +1,4 @@
-"""Batching: requests that arrive while a batch is answered form the next batch.
-
-The library ``batched`` does less: it polls every few milliseconds, has no limit on waiting
-requests, and one bad request fails its whole batch.
-"""
+"""Batching: requests that arrive while a batch is answered form the next batch."""
 
 from __future__ import annotations
 

@@ -165,18 +165,9 @@ class Background:
             power, None if rows is None else torch.from_numpy(rows).float().contiguous()
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the background as JSON values, without loss of precision."""
-        upper = self.total[np.triu_indices(len(self.total))].astype("<f8")
-        return {
-            "dim": len(self.total),
-            "documents": self.documents,
-            "total": base64.b64encode(upper.tobytes()).decode("ascii"),
-        }
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:
-        """Return the background from the JSON values of :meth:`to_json`."""
+        """Return a background from the manifest of an old index."""
         total = np.zeros((data["dim"], data["dim"]))
         rows, columns = np.triu_indices(data["dim"])
         upper = np.frombuffer(base64.b64decode(data["total"]), "<f8")

@@ -154,7 +154,7 @@ class TestEveryCommand:
         (indexed / "texts.sqlite").unlink()
         result = CliRunner().invoke(app, ["verify", str(indexed)])
         assert result.exit_code == 1
-        assert "texts.sqlite is missing: the index holds 7 documents" in result.stdout
+        assert "texts.sqlite is missing: it held the texts of the documents" in result.stdout
 
     def test_export_to_a_file(self, indexed: Path, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")

@@ -18,6 +18,8 @@ from pylate_eigenli.corpus.corpus_index import verify
 from pylate_eigenli.corpus.hits import snippet
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.errors import IndexLockedError
+from pylate_eigenli.indexes.ann import accelerator
+from pylate_eigenli.indexes.open_index import open_index
 from pylate_eigenli.storage import Store
 from pylate_eigenli.storage.manifest import Manifest
 
@@ -365,6 +367,22 @@ class TestFailedCommits:
         assert {hit.id: hit.snippet for hit in hits} == {d.id: d.text for d in DOCUMENTS}
         assert verify(failed.path) == []
 
+    def test_do_not_come_to_life_by_an_ann_structure(self, tmp_path, monkeypatch):
+        """It is committed after the documents, and another process may have failed in between."""
+        pytest.importorskip("voyager")
+        monkeypatch.setattr(accelerator, "_PENDING_DOCUMENTS", 1)
+        with TextIndex(tmp_path / "index", k=2, single_vector=True, backend="voyager") as index:
+            real = index.index._documents.build
+
+            def build(companion):
+                index.catalogue.put(self.NEW, index.index.generation + 1)
+                return real(companion)
+
+            index.index._documents.build = build
+            index.add([Document("later", "green")], [np.eye(8)])
+            assert index.catalogue.get(["new", "later"]).keys() == {"later"}
+            assert verify(index.path) == []
+
     @pytest.mark.parametrize("commit", ["add", "remove", "compact"])
     def test_do_not_come_to_life_by_the_next_commit(self, failed, commit):
         if commit == "add":
@@ -418,6 +436,28 @@ class TestVerify:
             path.touch()
         (line,) = verify(index.path)
         assert str(path) in line
+
+    @pytest.mark.parametrize("text", ["", "green"])
+    def test_an_index_made_without_texts_is_sound(self, tmp_path, text):
+        path = tmp_path / "index"
+        with open_index(path, k=2) as bare:
+            bare.add_documents(["bare"], [np.eye(8)])
+        assert verify(path) == []
+        if text:
+            with TextIndex(path) as index:
+                index.add([Document("bare", text)], [np.eye(8)])
+            index.catalogue.path.unlink()
+            (line,) = verify(path)
+            assert "texts.sqlite is missing" in line
+
+    def test_names_lost_texts_of_a_database(self, tmp_path):
+        pytest.importorskip("qdrant_client")
+        path = tmp_path / "index"
+        with TextIndex(path, k=2, single_vector=True, backend="qdrant") as index:
+            index.add([Document("apple", "red")], [np.eye(8)])
+        assert verify(path) == []
+        index.catalogue.path.unlink()
+        assert len(verify(path)) == 1
 
     def test_names_a_model_that_has_changed(self, tmp_path, tiny_model):
         model = tmp_path / "model"

@@ -1,8 +1,8 @@
 """Vector databases that hold the documents of an index, on this machine or on others.
 
-A server keeps, for every document, its id, its vector and, if asked to, the bytes of what it is
-re-ranked from. It knows nothing of tokens or projections: those stay with the index. Nothing
-leaves this machine unless a uri names another one.
+A database keeps the id and the vector of every document and, on request, the bytes to re-rank it
+from. It knows nothing of tokens or projections: those stay with the index. No data leaves this
+machine unless a uri names another one.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ NAMES = tuple(_REGISTRY.entries)
 check = _REGISTRY.check
 library = _REGISTRY.library
 options_of_searches = _REGISTRY.options_of_searches
-_NAMESPACE = UUID("f1c6b0f4-6a0e-5f0e-8d6a-2f5b1c1f0e11")  # of the keys of this library's documents
+_NAMESPACE = UUID("f1c6b0f4-6a0e-5f0e-8d6a-2f5b1c1f0e11")  # of the keys of our documents
 
 
 @dataclass(frozen=True)
 class DatabaseOptions:
-    """What all servers can be told.
+    """The options of every database.
 
     Parameters
     ----------
     collection
-        Name of the collection on the server. By default that of the index.
+        Name of the collection in the database. By default the name of the index.
     timeout
         Seconds after which a request counts as failed.
     workers
-        Uploads at the same time. An embedded database always gets one after the other.
+        Number of parallel uploads. An embedded database gets one upload at a time.
     retries
-        How often to repeat an upload that failed for a reason that may pass.
+        Number of further attempts after a temporary failure of an upload.
     """
 
     of_searches: ClassVar[frozenset[str]] = frozenset({"timeout", "workers", "retries"})
@@ -70,14 +70,14 @@ class DatabaseOptions:
 
 
 class VectorDatabase(Protocol):
-    """One collection of documents on a server.
+    """One collection of documents in a database.
 
     Parameters
     ----------
     uri
-        Where the server is, or the file or folder of an embedded one.
+        Address of the database, or the file or folder of an embedded one.
     token
-        What the server wants to see before it answers.
+        Credentials.
     collection
         Name of the collection.
     options
@@ -94,24 +94,24 @@ class VectorDatabase(Protocol):
     def __init__(self, uri: str, token: str | None, collection: str, options: Any) -> None: ...
 
     def exists(self) -> bool:
-        """Return whether the server has the collection."""
+        """Return whether the database has the collection."""
 
     def open(self, dim: int, keeps_rows: bool) -> None:
-        """Make the collection ready, created if need be.
+        """Open the collection; create it if it does not exist.
 
         Parameters
         ----------
         dim
             Dimension D of the vectors.
         keeps_rows
-            Whether documents come with bytes beside their vectors.
+            Whether documents have bytes beside their vectors.
         """
 
     def drop(self) -> None:
-        """Delete the collection if it is there."""
+        """Delete the collection if it exists."""
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
     def upsert(
         self,
@@ -119,20 +119,20 @@ class VectorDatabase(Protocol):
         vectors: NDArray[np.float32],
         rows: Sequence[bytes] | None,
     ) -> None:
-        """Add documents, or replace those of the same id; doing it again changes nothing.
+        """Add documents, or replace those with the same ids; a repeated call changes nothing.
 
         Parameters
         ----------
         ids
-            All different.
+            Distinct ids.
         vectors
             Shape: (n, D).
         rows
-            The bytes of each, if the collection keeps any.
+            The bytes of each document, if the collection keeps any.
         """
 
     def remove(self, ids: Sequence[DocumentId]) -> None:
-        """Remove documents; those that are not there are ignored."""
+        """Remove documents; unknown ids are ignored."""
 
     def search(
         self, queries: NDArray[np.float32], k: int, subset: Sequence[DocumentId] | None
@@ -140,7 +140,7 @@ class VectorDatabase(Protocol):
         """Find the documents with the largest inner products for each of the queries (m, D)."""
 
     def rows(self, ids: Sequence[DocumentId]) -> dict[DocumentId, bytes]:
-        """Return the bytes of those documents that are there."""
+        """Return the bytes of documents, without unknown ids."""
 
     def missing(self, ids: Sequence[DocumentId]) -> list[DocumentId]:
         """Return the ids that the collection does not hold, in their order."""
@@ -149,16 +149,16 @@ class VectorDatabase(Protocol):
         """Yield all ids and vectors (n, D) in batches."""
 
     def vectors(self, ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
-        """Return the vectors (D,) of those documents that are there."""
+        """Return the vectors (D,) of documents, without unknown ids."""
 
     def count(self) -> int:
         """Return the number of documents."""
 
     def nbytes(self) -> int | None:
-        """Return the bytes on disk of an embedded database; None where it is not known."""
+        """Return the size of an embedded database on disk in bytes; None if it is unknown."""
 
     def settle(self) -> None:
-        """Wait until the server has built its ANN structures over all documents."""
+        """Wait until the database has built its ANN structures over all documents."""
 
     def is_transient(self, error: Exception) -> bool:
         """Return whether the same request may succeed a little later."""
@@ -171,40 +171,40 @@ def connect(
     default: str,
     options: Mapping[str, Any] | None = None,
 ) -> VectorDatabase:
-    """Connect to a server.
+    """Connect to a database.
 
     Parameters
     ----------
     name
         One of ``NAMES``.
     uri
-        Where it is: ``https://host:port``, or a file or folder for an embedded database. By
-        default an embedded one beside the index.
+        ``https://host:port``, or the file or folder of an embedded database. By default an
+        embedded database next to the index.
     token
         Credentials. By default from the environment: ``MILVUS_TOKEN`` (``user:password`` or an
-        API key) or ``QDRANT_API_KEY``; never sent to an embedded database.
+        API key) or ``QDRANT_API_KEY``. They are never sent to an embedded database.
     default
         The path of the index, which names the collection and an embedded database.
     options
-        What the ``options_type`` of the server takes, by name.
+        The fields of the database's ``options_type``, by name.
     """
-    server: type[VectorDatabase] = _REGISTRY.type_of(name)
+    kind: type[VectorDatabase] = _REGISTRY.type_of(name)
     chosen = _REGISTRY.options(name, options)
     library(name)
     if uri is not None and "@" in urlsplit(uri).netloc:
         host = urlsplit(uri).netloc.rpartition("@")[2]
         raise ValueError(
-            f"the uri of {host} holds credentials: pass them as token= or set {server.token_variable}"
+            f"the uri of {host} holds credentials: pass them as token= or set {kind.token_variable}"
         )
-    uri = uri or default + server.embedded_suffix
+    uri = uri or default + kind.embedded_suffix
     collection = chosen.collection or collection_name(os.path.basename(default))
     if is_remote(uri):
-        token = token or os.environ.get(server.token_variable)
-    return server(uri, token, collection, chosen)
+        token = token or os.environ.get(kind.token_variable)
+    return kind(uri, token, collection, chosen)
 
 
 def is_remote(uri: str) -> bool:
-    """Return whether a uri names a server rather than a file."""
+    """Return whether a uri names a remote database, not a file."""
     return "://" in uri
 
 
@@ -216,7 +216,7 @@ def bytes_on_disk(path: str) -> int:
 
 
 def collection_name(name: str) -> str:
-    """Return a name that every server takes.
+    """Return a collection name that every database accepts.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def chunks(items: T, size: int) -> Iterator[T]:
 
 
 def key_of(document_id: DocumentId) -> str:
-    """Return the UUID that stands for a document: always the same, other for 1 and ``"1"``.
+    """Return the UUID of a document id: always the same, and different for 1 and ``"1"``.
 
     Examples
     --------

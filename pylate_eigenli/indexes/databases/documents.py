@@ -33,24 +33,24 @@ _FETCHED_AT_ONCE = 1000
 class DatabaseDocuments:
     """Documents in a database; the folder of the index holds its settings and its encoder.
 
-    Other machines can search the documents with a copy of the folder. What differs from files:
+    Other machines can search the documents with a copy of the folder. Differences from files:
 
-    - Documents can be found as soon as the database has them. An upload that is interrupted leaves
-      those that had arrived; adding the same documents again completes it, with none twice.
-    - A state of the folder does not hold on to documents: every search sees what the database has
-      now. The generation counts the changes made through this folder.
-    - A subset is a filter of the database, complete where its structure is exact.
-    - Documents of equal score come in any order.
+    - A search finds documents as soon as the database has them. After an interrupted upload, add
+      the same documents again: those that had arrived are not stored twice.
+    - Every search sees the current documents of the database, whatever state of the folder it
+      uses. The generation counts the changes made through this folder.
+    - A subset is a filter of the database. It finds all its documents if the search is exact.
+    - Documents with equal scores come in any order.
     - The background (:mod:`pylate_eigenli.spectral.background`) is the mean of all documents that
-      were ever sent: those that have been removed or replaced since still count.
+      were ever sent, including documents that have been removed or replaced.
 
     Parameters
     ----------
     collection
         The folder.
     uri, token
-        Where the database is and what it wants to see: see
-        :func:`pylate_eigenli.indexes.databases.connect`. By default the uri that was given first.
+        Address and credentials, see :func:`pylate_eigenli.indexes.databases.connect`. By default
+        the uri that was given first.
     override
         Whether to empty the database.
 
@@ -83,7 +83,7 @@ class DatabaseDocuments:
         state = collection.snapshot
         settings = collection.settings(state)
         if uri is not None and not databases.is_remote(uri) and uri != ":memory:":
-            # It is remembered, and has to be the same from anywhere.
+            # The folder records it, so it must not depend on the working directory.
             uri = str(Path(uri).absolute())
         self._uri = uri if uri is not None else state.meta.get("uri")
         self._database = databases.connect(
@@ -98,15 +98,14 @@ class DatabaseDocuments:
         return not self._database.embedded
 
     def _opened(self, state: Snapshot) -> databases.VectorDatabase | None:
-        """Return the database, ready to be used; None before the first document."""
+        """Return the open database; None before the first document."""
         if self._collection.dim(state) is None:
             return None
         if not self._is_open:
             if self.background(state) is not None and not self._database.exists():
                 raise ValueError(
-                    f"documents of {self._collection.path.name!r} were sent to "
-                    f"{self._uri or 'the database'}, but it has no collection of them; start again "
-                    "with override=True"
+                    f"{self._uri or 'the database'} has lost the documents of "
+                    f"{self._collection.path.name!r}; start again with override=True"
                 )
             settings = self._collection.settings(state)
             width = self._collection.codec(state).encoder.width
@@ -122,8 +121,7 @@ class DatabaseDocuments:
         size = self._database.nbytes()
         if size is None:
             raise ValueError(
-                f"the size of the documents is not known: {self._uri} does not say how many bytes "
-                "they take on its disk"
+                f"the size of the documents is unknown: {self._uri} does not report it"
             )
         return size + state.nbytes
 
@@ -133,15 +131,16 @@ class DatabaseDocuments:
 
     def compact(self) -> None:
         raise ValueError(
-            f"{self._collection.path} is not compacted: {self._name} gives the space of removed "
-            "documents back by itself"
+            f"{self._collection.path} cannot be compacted: {self._name} frees the space of removed "
+            "documents by itself"
         )
 
     @property
     def _name(self) -> str:
         return self._collection.settings(self._collection.snapshot).backend
 
-    def build(self) -> None:
+    def build(self, companion: Companion | None = None) -> None:
+        _refuse(companion)
         if (database := self._opened(self._collection.snapshot)) is not None:
             database.settle()
 
@@ -177,11 +176,11 @@ class DatabaseDocuments:
         dim
             Dimension of the tokens.
         codec
-            Makes columns of documents, fitted to the first ones.
+            Makes columns of documents; fitted to the first documents.
 
         Returns
         -------
-        False if somebody else has done so in the meantime: theirs hold.
+        False if another process has done so in the meantime: its settings apply.
         """
         with self._collection.store.transaction() as transaction:
             known = self._collection.dim(transaction.base)
@@ -200,12 +199,12 @@ class DatabaseDocuments:
             return True
 
     def upload(self, batches: Iterable[DocumentColumns], progress: Progress) -> None:
-        """Send documents as the codec makes them, and see to it that all arrive.
+        """Send documents, and check that all arrive.
 
         Parameters
         ----------
         batches
-            The documents. The index must have been prepared when the first one comes.
+            Encoded documents. Call :meth:`prepare` before the first one is read.
         progress
             Counts the documents that the database has confirmed.
         """
@@ -242,7 +241,7 @@ class DatabaseDocuments:
             self._changed(None, 0)
 
     def _changed(self, matrices: NDArray[np.float64] | None, documents: int) -> None:
-        """Count a change, and add the matrices of documents that were sent to the background."""
+        """Count a change, and add the matrices of the sent documents to the background."""
         with self._collection.store.transaction() as transaction:
             transaction.meta["changes"] = transaction.meta.get("changes", 0) + 1
             if matrices is not None:
@@ -280,7 +279,7 @@ class DatabaseDocuments:
     def _scanned(
         database: databases.VectorDatabase, queries: NDArray[np.float32], k: int
     ) -> list[Found]:
-        """Return the best k documents of every query by all vectors."""
+        """Return the best k documents of every query, found by a scan of all vectors."""
         best = [Found.nothing()] * len(queries)
         for ids, block in database.scan(max(1, _SCAN_BYTES // (4 * queries.shape[1]))):
             for i, products in enumerate(queries @ block.T):
@@ -291,14 +290,14 @@ class DatabaseDocuments:
     def _reranked(
         self, state: Snapshot, found: list[Found], request: SearchRequest
     ) -> Iterator[Found]:
-        """Score the candidates of all queries by what the database keeps of them."""
+        """Score the candidates of all queries by their tokens or bases."""
         assert request.reranker is not None
         at_once = max(1, _FETCHED_AT_ONCE // max(request.depth, 1))
         for begin in range(0, len(found), at_once):
             part = found[begin : begin + at_once]
             data = self._fetched(state, (i for hits in part for i in hits.ids))
             for query, (candidates, _) in enumerate(part, begin):
-                # Some may have been removed since they were found.
+                # Another process may have removed some in the meantime.
                 ids = candidates if data is None else [i for i in candidates if i in data]
                 if not ids:
                     yield Found.nothing()
@@ -310,7 +309,7 @@ class DatabaseDocuments:
     def _fetched(
         self, state: Snapshot, ids: Iterable[DocumentId]
     ) -> dict[DocumentId, bytes] | None:
-        """Return what the database keeps of those documents that are there; None if nothing ever."""
+        """Return the bytes of documents, without unknown ids; None if the database keeps none."""
         database = self._opened(state)
         if database is None or not self._collection.settings(state).keeps_rows:
             return None
@@ -348,7 +347,7 @@ def _vectors(
 
 
 def _rows(ids: list[DocumentId], data: Mapping[DocumentId, bytes] | None) -> DocumentColumns:
-    """Return fetched documents; without columns if none are kept."""
+    """Return fetched documents as columns."""
     return columns.of_nothing(ids) if data is None else from_bytes(ids, [data[i] for i in ids])
 
 
@@ -361,6 +360,5 @@ def _check_known(ids: Iterable[DocumentId], known: Container[DocumentId]) -> Non
 def _refuse(companion: Companion | None) -> None:
     if companion is not None:
         raise ValueError(
-            "a database shows documents as they arrive and commits nothing: there is no moment to "
-            "accompany"
+            "a database shows documents as they arrive: there is no commit to accompany"
         )

@@ -1,15 +1,15 @@
-"""How many dimensions vectors may have in a database, and what to do about more."""
+"""The largest number of dimensions that a database accepts."""
 
 from __future__ import annotations
 
 import math
 
-# As documented by their makers.
+# As documented by the databases.
 MAX_DIMENSIONS = {"milvus": 32_768, "qdrant": 65_535}
 
 
 def check_dimension(backend: str, dim: int) -> None:
-    """Refuse vectors that are too long for a database, with the projections that would fit.
+    """Raise an error with a remedy if vectors are too long for a database.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Milvus: embedded (Milvus Lite), one server, or a cluster, by nothing but the uri."""
+"""Milvus: the uri chooses between Milvus Lite (embedded), one server and a cluster."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from . import DatabaseOptions, bytes_on_disk, chunks, is_remote, key_of, library
 
 Consistency = Literal["Strong", "Bounded", "Session", "Eventually"]
 
-# Limits of the server: of one text, and of the results of one query.
+# Milvus' limits: bytes of one text, and results of one query.
 _TEXT_BYTES = 65_535
 _MOST_RESULTS = 16_384
 _ID_BYTES = 1_024
 _METRIC = "IP"  # inner products are the scores
-# Bytes are kept as base64 in so many texts, of which the first are filled first.
+# The bytes of a document are kept as base64, divided among these text fields in order.
 _ROW_FIELDS = [f"rows_{i}" for i in range(4)]
 _QUERY_BYTES = 16 << 20
 _KEYS_AT_ONCE, _ROWS_AT_ONCE = 1000, 100
 # Not ready, unavailable, too many requests, rate limit, (not) yet loaded, no leader, no node.
 _TRANSIENT_CODES = {1, 2, 4, 8, 101, 103, 401, 503, 901, 902}
-# How many indexes of this process use an embedded database: the last one closes it.
+# Number of indexes of this process that use an embedded database: the last one closes it.
 _EMBEDDED_USERS: Counter[str] = Counter()
 
 
 @dataclass(frozen=True)
 class MilvusOptions(DatabaseOptions):
-    """What Milvus can be told besides what all servers can.
+    """The options of Milvus, besides those of every database.
 
     Parameters
     ----------
     database
-        Name of the database on the server.
+        Name of the Milvus database that holds the collection.
     index_type
-        The ANN structure, as the server offers them: ``"AUTOINDEX"`` (the default), ``"FLAT"``,
+        The ANN structure, by Milvus' names: ``"AUTOINDEX"`` (the default), ``"FLAT"``,
         ``"HNSW"``, ``"IVF_SQ8"``, ``"IVF_PQ"``, ``"DISKANN"`` ...
     index_params, search_params
-        Its parameters for building (``{"M": 32}``) and for searching (``{"ef": 200}``).
+        Parameters of the structure (``{"M": 32}``) and of searches (``{"ef": 200}``).
     shards, replicas
-        Of the collection; replicas are of its copies in memory.
+        Number of shards of the collection, and of its copies in memory.
     consistency
-        ``"Strong"`` (the default): a search sees all that was written before it. ``"Bounded"``,
+        ``"Strong"`` (the default): a search sees all earlier writes. ``"Bounded"``,
         ``"Session"`` and ``"Eventually"`` are faster.
     """
 
@@ -116,7 +116,7 @@ class MilvusDatabase:
 
     def open(self, dim: int, keeps_rows: bool) -> None:
         self._keeps_rows = keeps_rows
-        # Every step may have been the last one of a process that was killed.
+        # A process may have been killed after any of these steps.
         if not self.exists():
             self._create(dim)
         if not self._client.list_indexes(self._collection, "vector"):

@@ -1,4 +1,4 @@
-"""From one index to a database: documents move without being encoded again."""
+"""Copy the documents of an index to a database without encoding them again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..single_vector import EigenLISVIndex
 from .documents import DatabaseDocuments
 
 _VECTOR_BYTES = 64 << 20
-# Settings of an index that are not those of its copy in a database.
+# Settings that an index does not share with its copy in a database.
 _OWN_SETTINGS = ("dtype", "backend", "backend_options", "projection", "token_projection")
 
 
@@ -38,22 +38,23 @@ def move(
 ) -> EigenLISVIndex:
     """Copy all documents of an index to a database, and return the index that searches them there.
 
-    Vectors are those that the index keeps, as exact as it keeps them, or are made of its
-    subspaces; tokens and bases go with them. Doing it again adds no document twice.
+    The vectors come from the index itself, with its precision, or from its subspaces. Tokens and
+    bases are copied too. A repeated call adds no document twice.
 
     Parameters
     ----------
     index
-        The index, which is left as it is.
+        The index; it is not changed.
     backend, uri, token, backend_options
         The database, as for :class:`pylate_eigenli.EigenLISVIndex`.
     index_folder, index_name
-        Of the new index. By default beside the index, with the backend's name appended.
+        Folder and name of the new index. By default it lies next to the index, with the name of the
+        backend appended.
     projection
-        Makes the vectors shorter on their way, unless they have been projected already.
+        Shortens the vectors. An index with projected vectors refuses it.
     only_missing
-        Whether to leave out documents that the database holds already: to go on where an
-        interrupted transfer of the same documents stopped.
+        Whether to skip documents that the database already holds, to continue an interrupted
+        transfer.
     show_progress
         Whether to show a progress bar.
 
@@ -108,7 +109,7 @@ def _batches(
     encoder: VectorEncoder,
     only_missing: bool,
 ) -> Iterator[DocumentColumns]:
-    """Yield the documents of an index as another one keeps them, which is prepared if need be."""
+    """Yield the documents of an index as the target keeps them; prepare the target first."""
     state, settings = index._snapshot, target.settings
     codec, dim = index._collection.codec(state), index.dim
     assert dim is not None

@@ -1,6 +1,6 @@
-"""Columns of single documents as bytes, for databases that know nothing of columns.
+"""Columns of single documents as bytes, for databases without columns.
 
-The bytes of a document are a safetensors file of its own entries of all columns.
+The bytes of a document are a safetensors file with its entries of all columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Qdrant: in memory, in a folder, one server, or a cluster, by nothing but the uri."""
+"""Qdrant: the uri chooses between memory, a folder, one server and a cluster."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 
 @dataclass(frozen=True)
 class QdrantOptions(DatabaseOptions):
-    """What Qdrant can be told besides what all servers can.
+    """The options of Qdrant, besides those of every database.
 
     Parameters
     ----------
     quantization
-        ``"scalar"`` (8 bits per dimension) or ``"binary"`` (1 bit): the server searches small
-        copies in memory and scores the best by the vectors themselves. By default None.
+        ``"scalar"`` (8 bits per dimension) or ``"binary"`` (1 bit): Qdrant searches small
+        copies in memory and scores the best ones again by the full vectors. By default None.
     oversampling
-        With quantization, how many times k candidates are scored by the vectors themselves.
+        With quantization, the number of candidates to score again, as a multiple of k.
     on_disk
-        Whether the vectors stay on the server's disk rather than in its memory.
+        Whether Qdrant keeps the vectors on disk instead of in memory.
     hnsw, search
         Parameters of the graph (``{"m": 32, "ef_construct": 200}``) and of searches
         (``{"hnsw_ef": 256}``, ``{"exact": True}``).
     shards, replicas
-        Of the collection. By default what the server says.
+        Number of shards and replicas of the collection. By default Qdrant chooses.
     """
 
     of_searches: ClassVar[frozenset[str]] = DatabaseOptions.of_searches | {"oversampling", "search"}
@@ -182,7 +182,7 @@ class QdrantDatabase:
         return found
 
     def _search_params(self) -> Any:
-        if self.embedded:  # always scans, and says so whenever it gets parameters
+        if self.embedded:  # it always scans, and warns about parameters
             return None
         models, options = self._models, self.options
         quantization = None

@@ -1,4 +1,4 @@
-"""Uploads: batches sized by bytes, several at a time, repeated when a server fails for a while."""
+"""Uploads: batches sized by bytes, in parallel, repeated after temporary failures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...errors import UploadError
 from ...storage import DocumentId
 from . import VectorDatabase
 
-# Servers refuse messages of more than 32 (Qdrant) or 64 MB (Milvus).
+# Qdrant refuses messages of more than 32 MB, Milvus of more than 64 MB.
 BATCH_BYTES = 16 << 20
 MESSAGE_BYTES = 32 << 20
 _OVERHEAD = 256  # of a document: its key, its id and the names of its fields
@@ -27,7 +27,7 @@ _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 
 
 class Batch(NamedTuple):
-    """Documents on their way: ids, vectors (n, D) float32 and bytes for re-ranking, if any."""
+    """Documents to send: ids, vectors (n, D) float32 and, if kept, bytes for re-ranking."""
 
     ids: list[DocumentId]
     vectors: NDArray[np.float32]
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
 
 
 def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
-    """Divide documents into batches of at most ``BATCH_BYTES``, of one document if need be.
+    """Divide documents into batches of at most ``BATCH_BYTES``, but of at least one document.
 
     Examples
     --------
@@ -50,8 +50,8 @@ def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
     largest = int(np.argmax(costs)) if len(ids) else 0
     if len(ids) and costs[largest] > MESSAGE_BYTES:
         raise ValueError(
-            f"document {ids[largest]!r} takes {costs[largest] >> 20} MB, more than a server takes "
-            f"in one message, {MESSAGE_BYTES >> 20} MB"
+            f"document {ids[largest]!r} takes {costs[largest] >> 20} MB, but one message to "
+            f"a database holds at most {MESSAGE_BYTES >> 20} MB"
         )
     begin = 0
     while begin < len(ids):
@@ -64,14 +64,14 @@ def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
 class Uploader:
     """Sends documents to a database; leaving the ``with`` block waits until all have arrived.
 
-    At most one batch per worker is under way, so memory stays the same however much there is.
+    At most one batch per worker is in flight, so memory does not grow with the upload.
 
     Parameters
     ----------
     database
         The database.
     progress
-        Counts the documents that the server has confirmed.
+        Counts the documents that the database has confirmed.
     """
 
     def __init__(self, database: VectorDatabase, progress: tqdm[NoReturn]) -> None:
@@ -80,7 +80,7 @@ class Uploader:
         self._workers = 1 if database.embedded else database.options.workers
         self._pool = ThreadPoolExecutor(self._workers)
         self._sent: deque[Future[int]] = deque()
-        self._stopping = threading.Event()  # when one batch has failed, others need not wait
+        self._stopping = threading.Event()  # set when a batch has failed: the others stop waiting
 
     def __enter__(self) -> Self:
         return self
@@ -99,9 +99,9 @@ class Uploader:
             self._pool.shutdown(cancel_futures=True)
 
     def put(self, documents: Batch) -> None:
-        """Send documents; returns when at most one batch per worker is still under way."""
+        """Send documents; return when at most one batch per worker is in flight."""
         for batch in batches(documents, self._database.bytes_per_number):
-            if self._database.embedded:  # whose libraries want to stay in one thread
+            if self._database.embedded:  # embedded databases must stay in one thread
                 self._progress.update(self._send(batch))
                 continue
             while len(self._sent) >= self._workers:
@@ -133,16 +133,16 @@ class Uploader:
 def back_off(attempt: int) -> float:
     """Return the seconds to wait after a failed attempt, counted from 0.
 
-    Each time twice as long; workers that failed together do not come back together.
+    The delay doubles with each attempt. It is random, so that workers do not retry together.
     """
     return min(_FIRST_DELAY * 2.0**attempt, _LONGEST_DELAY) * random.uniform(0.5, 1.0)
 
 
 def verify(database: VectorDatabase, ids: Sequence[DocumentId]) -> None:
-    """Refuse to call an upload done while the server does not hold all of its documents."""
+    """Raise an error if the database does not hold all documents of an upload."""
     if missing := database.missing(ids):
         raise UploadError(
-            f"{len(missing)} of {len(ids)} documents did not arrive, the server counts "
+            f"{len(missing)} of {len(ids)} documents did not arrive, the database holds "
             f"{database.count()}; add these again: {listed(missing)}"
         )
 
