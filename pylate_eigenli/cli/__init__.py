@@ -30,19 +30,11 @@ app = typer.Typer(
     # Errors are reported by cli.errors; what passes it was asked for with --debug.
     pretty_exceptions_enable=False,
 )
-app.command()(index)
-app.command()(search)
-app.command()(serve)
-app.command()(add)
-app.command()(remove)
-app.command()(info)
-app.command()(verify)
-app.command()(compact)
-app.command()(spectrum)
-app.command()(evaluate)
-app.command()(export)
-app.command()(demo)
-app.command()(paper)
+for command in (
+    *(index, search, serve, add, remove, info, verify, compact),
+    *(spectrum, evaluate, export, demo, paper),
+):
+    app.command()(command)
 app.add_typer(pages.app, name="pages")
 
 

@@ -107,7 +107,7 @@ def update_pages(
             "index": str(corpus.path),
             "documents": len(corpus),
             **asdict(update),
-            "skipped": {skipped.id: skipped.reason for skipped in reader.skipped},
+            "skipped": reader.skipped,
         }
         typer.echo(json.dumps(report))
         return
@@ -117,8 +117,8 @@ def update_pages(
     )
     if reader.skipped:
         typer.echo(f"skipped {len(reader.skipped)}:", err=True)
-        for skipped in reader.skipped:
-            typer.echo(f"  {skipped.id}: {skipped.reason}", err=True)
+        for name, reason in reader.skipped.items():
+            typer.echo(f"  {name}: {reason}", err=True)
 
 
 @app.command()

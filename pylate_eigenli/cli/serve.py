@@ -65,7 +65,7 @@ def serve(
             url = f"http://{shown}:{listening.getsockname()[1]}"
             typer.echo(json.dumps({"url": url}) if as_json else f"Serving {index} at {url}")
             if not as_json:
-                typer.echo(f"API documentation at {url}/docs; press Ctrl-C to stop.")
+                typer.echo(f"API description at {url}/openapi.json; press Ctrl-C to stop.")
             if not local and token is None:
                 typer.secho(
                     "warning: anyone who can reach this address can change the index; set --token",

@@ -26,18 +26,17 @@ ALWAYS = 0
 """The generation of all rows of an index in a database, which has no generations."""
 
 _FORMAT = 3
-_WITHOUT_PAGES = 2  # the format before pages and fingerprints; opened, and upgraded by a write
-_NEW_COLUMNS = ("file TEXT", "page INTEGER", "fingerprint TEXT NOT NULL DEFAULT ''")
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS texts ("
     "id TEXT NOT NULL, since INTEGER NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, "
-    f"checksum INTEGER NOT NULL, gone REAL, {', '.join(_NEW_COLUMNS)}, PRIMARY KEY (id, since))",
+    "checksum INTEGER NOT NULL, gone REAL, file TEXT, page INTEGER, fingerprint TEXT NOT NULL, "
+    "PRIMARY KEY (id, since))",
     "CREATE INDEX IF NOT EXISTS gone ON texts (gone) WHERE gone IS NOT NULL",
     "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     f"PRAGMA user_version = {_FORMAT}",
 )
 _COLUMNS = "title, text, file, page, fingerprint"
-_NEWEST = f"SELECT {_COLUMNS} FROM rows WHERE id = ? AND since <= ? ORDER BY since DESC LIMIT 1"
+_NEWEST = f"SELECT {_COLUMNS} FROM texts WHERE id = ? AND since <= ? ORDER BY since DESC LIMIT 1"
 _ANY_GENERATION = 2**63 - 1
 _SECONDS_KEPT = 60.0  # of replaced and removed rows: longer than any search takes
 _SECONDS_TO_WAIT = 60.0  # for another process that is writing
@@ -218,7 +217,7 @@ class Catalogue:
         with self._reading() as connection:
             # "$" comes after "#": the bounds let SQLite find the ids without a scan of all.
             rows = connection.execute(
-                "SELECT id, fingerprint FROM rows WHERE since <= ? "
+                "SELECT id, fingerprint FROM texts WHERE since <= ? "
                 "AND (file = ? OR (id >= ? AND id < ?)) ORDER BY since",
                 (generation, file, prefix, f"{prefix[:-1]}$"),
             )
@@ -231,7 +230,7 @@ class Catalogue:
     def files(self) -> list[str]:
         """Return the files of all pages, also of removed ones."""
         with self._reading() as connection:
-            rows = connection.execute("SELECT DISTINCT file FROM rows WHERE file IS NOT NULL")
+            rows = connection.execute("SELECT DISTINCT file FROM texts WHERE file IS NOT NULL")
             return sorted(file for (file,) in rows)
 
     @property
@@ -270,7 +269,7 @@ class Catalogue:
             with self._reading() as connection:
                 lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
                 rows = connection.execute(
-                    f"SELECT id, {_COLUMNS}, checksum FROM rows ORDER BY id, since"
+                    f"SELECT id, {_COLUMNS}, checksum FROM texts ORDER BY id, since"
                 )
                 lines += [
                     f"the row of document {key} is altered"
@@ -312,12 +311,10 @@ class Catalogue:
         if self.path.is_file():
             with self._connected() as connection:
                 if _has_tables(connection):
-                    _make_view(connection)
                     yield connection
                     return
         with closing(sqlite3.connect(":memory:")) as nothing:
             _make_tables(nothing)
-            _make_view(nothing)
             yield nothing
 
     @contextmanager
@@ -326,9 +323,6 @@ class Catalogue:
         with self._connected() as connection:
             connection.execute("BEGIN IMMEDIATE")
             with connection:
-                if _has_tables(connection) and _version(connection) == _WITHOUT_PAGES:
-                    for column in _NEW_COLUMNS:
-                        connection.execute(f"ALTER TABLE texts ADD COLUMN {column}")
                 _make_tables(connection)
                 long_ago = time.time() - _SECONDS_KEPT
                 connection.execute("DELETE FROM texts WHERE gone < ?", (long_ago,))
@@ -339,7 +333,7 @@ class Catalogue:
         (version, tables) = connection.execute(
             "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
         ).fetchone()
-        if tables and version not in (_FORMAT, _WITHOUT_PAGES):
+        if tables and version != _FORMAT:
             raise IndexFormatError(
                 f"{self.path} is of another version of this library; index the documents again"
             )
@@ -350,20 +344,9 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
-
-
 def _make_tables(connection: sqlite3.Connection) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
-
-
-def _make_view(connection: sqlite3.Connection) -> None:
-    """Give readers the columns of the newest format, whichever the file has."""
-    old = _version(connection) == _WITHOUT_PAGES
-    added = ", NULL AS file, NULL AS page, '' AS fingerprint" if old else ""
-    connection.execute(f"CREATE TEMP VIEW rows AS SELECT *{added} FROM texts")
 
 
 def _drop_newer(connection: sqlite3.Connection, generation: int) -> None:
@@ -373,7 +356,7 @@ def _drop_newer(connection: sqlite3.Connection, generation: int) -> None:
 def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str], set[str]]:
     """Return the keys of all documents of a generation, and of those that have texts."""
     rows = connection.execute(
-        "SELECT id, title || text != '', gone IS NULL FROM rows WHERE since <= ? AND since > ? "
+        "SELECT id, title || text != '', gone IS NULL FROM texts WHERE since <= ? AND since > ? "
         "ORDER BY since",
         (generation, ALWAYS),
     )

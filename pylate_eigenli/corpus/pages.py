@@ -60,25 +60,11 @@ class Page:
         return str(page_document(self.document, self.number).id)
 
 
-@dataclass(frozen=True)
-class Skipped:
-    """A file or page that could not be read, and why.
-
-    Examples
-    --------
-    >>> Skipped("secret.pdf", "encrypted").reason
-    'encrypted'
-    """
-
-    id: str
-    reason: str
-
-
 class PageReader:
     """The pages of a PDF, of an image file or of all of them in a folder.
 
     Files are read in the order of their paths, without hidden ones. Files and pages that cannot
-    be read (corrupt, encrypted or too large) are left out and listed in :attr:`skipped`.
+    be read (corrupt, encrypted or too large) are left out; :attr:`skipped` has the reason by id.
 
     Parameters
     ----------
@@ -123,7 +109,7 @@ class PageReader:
         self.dpi = dpi
         self.pages = pages
         self.max_pixels = max_pixels
-        self.skipped: list[Skipped] = []
+        self.skipped: dict[str, str] = {}
         suffixes = IMAGE_SUFFIXES | {".pdf"}
         files = visible_files(source, suffixes) if source.is_dir() else [source]
         self.documents = [
@@ -142,13 +128,13 @@ class PageReader:
                 document.encode()
             except UnicodeEncodeError:
                 printable = document.encode(errors="replace").decode()
-                self.skipped.append(Skipped(printable, "the name of the file is not valid UTF-8"))
+                self.skipped[printable] = "the name of the file is not valid UTF-8"
                 continue
             try:
                 fingerprint = fingerprint_of(self.folder / document)
                 file = open_document(self.folder / document, self.dpi, self.max_pixels)
             except Exception as error:  # PDFium, Pillow and the file system fail in many ways
-                self.skipped.append(Skipped(document, _reason(error)))
+                self.skipped[document] = _reason(error)
                 continue
             with file:
                 pages = [
@@ -162,7 +148,7 @@ class PageReader:
         try:
             return file.render(page.page)
         except Exception as error:
-            self.skipped.append(Skipped(str(page.id), _reason(error)))
+            self.skipped[str(page.id)] = _reason(error)
             return None
 
     def read(self) -> Iterator[Page]:

@@ -24,7 +24,7 @@ from .. import __version__
 from ..errors import require
 from .encoder import Advance, ignore
 from .standard_library import Document, sample, standard_library_documents
-from .text_encoder import encode, load_model, quiet_transformers
+from .text_encoder import encode, quiet_transformers
 
 if TYPE_CHECKING:
     from pylate import models
@@ -102,11 +102,6 @@ def fitted_model(documents: Sequence[Document], *, advance: Advance = ignore) ->
             if not folder.is_dir():  # otherwise another run was faster, with the same
                 raise
     return folder
-
-
-def demo_model(documents: Sequence[Document], *, advance: Advance = ignore) -> models.ColBERT:
-    """Load the model of :func:`fitted_model`."""
-    return load_model(str(fitted_model(documents, advance=advance)))
 
 
 def default_model(*, advance: Advance = ignore) -> str:

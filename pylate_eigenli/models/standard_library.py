@@ -30,28 +30,8 @@ _SKIPPED_PARTS = frozenset({"test", "tests"})
 
 # ``os.name`` is also the name of the compiled module that ``os`` re-exports. ``sys`` is left out:
 # its hooks are there to be replaced, and the corpus should not depend on who did.
-_COMPILED_MODULES = {
-    **{
-        name: name
-        for name in (
-            "array",
-            "binascii",
-            "builtins",
-            "cmath",
-            "fcntl",
-            "gc",
-            "itertools",
-            "marshal",
-            "math",
-            "mmap",
-            "select",
-            "time",
-            "unicodedata",
-            "zlib",
-        )
-    },
-    os.name: "os",
-}
+_INSPECTED = "array binascii builtins cmath fcntl gc itertools marshal math mmap select time unicodedata zlib"
+_COMPILED_MODULES = {**{name: name for name in _INSPECTED.split()}, os.name: "os"}
 
 
 @dataclass(frozen=True)

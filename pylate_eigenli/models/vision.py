@@ -116,7 +116,8 @@ class VisionColBERT:
         Parameters
         ----------
         sentences
-            Texts if ``is_query``, otherwise PIL images; or a single one.
+            Texts if ``is_query``, otherwise PIL images; or a single one. Any iterable: of a
+            generator only one batch is in memory at a time.
         batch_size
             Number of inputs to compute at a time; by default 32 questions or 4 images.
         show_progress_bar
@@ -128,64 +129,18 @@ class VisionColBERT:
 
         Returns
         -------
-        For each input an array or tensor of unit vectors, for a single input its own.
+        For each input an array or tensor of unit vectors, without padding; one array or tensor
+        for a single input.
         Shape: (tokens, d), float32, on the CPU.
         """
         single = isinstance(sentences, str) or hasattr(sentences, "convert")
         inputs = [sentences] if single else sentences
+        prepare = self._prepare_queries if is_query else self._prepare_images
         if batch_size is None:
             batch_size = 32 if is_query else 4
-        encode = self.encode_queries if is_query else self.encode_images
-        embeddings = encode(inputs, batch_size, show_progress_bar)
+        embeddings = self._encode(inputs, prepare, batch_size, show_progress_bar)
         results = [torch.from_numpy(x) for x in embeddings] if convert_to_tensor else embeddings
         return results[0] if single else results
-
-    def encode_images(
-        self, images: Iterable[Any], batch_size: int = 4, show_progress_bar: bool = False
-    ) -> list[NDArray[np.float32]]:
-        """Embed images.
-
-        Parameters
-        ----------
-        images
-            PIL images. Any iterable; of a generator only one batch is in memory at a time.
-        batch_size
-            Number of images to compute at a time.
-        show_progress_bar
-            Whether to show a progress bar.
-
-        Returns
-        -------
-        For each image its unit vectors, without those of padding. Shape: (tokens, d), float32.
-        """
-
-        def prepare(batch: list[Any]) -> Any:
-            for image in batch:
-                if not hasattr(image, "convert"):
-                    raise TypeError(f"documents must be PIL images, got {type(image).__name__}")
-            return self.processor.process_images([image.convert("RGB") for image in batch])
-
-        return self._encode(images, prepare, batch_size, show_progress_bar, "image")
-
-    def encode_queries(
-        self, queries: Iterable[str], batch_size: int = 32, show_progress_bar: bool = False
-    ) -> list[NDArray[np.float32]]:
-        """Embed questions, with the prefix and the extra tokens that the model expects.
-
-        Parameters
-        ----------
-        queries
-            Texts. Any iterable.
-        batch_size
-            Number of texts to compute at a time.
-        show_progress_bar
-            Whether to show a progress bar.
-
-        Returns
-        -------
-        For each text its unit vectors, without those of padding. Shape: (tokens, d), float32.
-        """
-        return self._encode(queries, self._prepare_queries, batch_size, show_progress_bar, "query")
 
     def query_tokens(self, queries: Iterable[str]) -> list[list[str]]:
         """Return the token that each row of a query's embeddings belongs to."""
@@ -204,6 +159,12 @@ class VisionColBERT:
         process = getattr(self.processor, "process_queries", None) or self.processor.process_texts
         return process(queries)
 
+    def _prepare_images(self, images: list[Any]) -> Any:
+        for image in images:
+            if not hasattr(image, "convert"):
+                raise TypeError(f"documents must be PIL images, got {type(image).__name__}")
+        return self.processor.process_images([image.convert("RGB") for image in images])
+
     @torch.inference_mode()
     def _encode(
         self,
@@ -211,7 +172,6 @@ class VisionColBERT:
         prepare: Callable[[list[Any]], Any],
         batch_size: int,
         show_progress_bar: bool,
-        unit: str,
     ) -> list[NDArray[np.float32]]:
         if batch_size < 1:
             raise ValueError(f"batch_size must be positive, got {batch_size}")
@@ -220,7 +180,6 @@ class VisionColBERT:
         with tqdm(
             total=len(inputs) if isinstance(inputs, Sized) else None,
             desc=f"Encoding (bs={batch_size})",
-            unit=unit,
             disable=not show_progress_bar,
         ) as progress:
             while batch := list(islice(remaining, batch_size)):

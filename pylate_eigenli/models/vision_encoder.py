@@ -49,18 +49,19 @@ class VisionEncoder(LazyEncoder["VisionColBERT"]):
         self, documents: Sequence[Any], advance: Advance = ignore
     ) -> list[NDArray[np.float32]]:
         """Encode PIL images. Shape of each: (tokens, d), float32."""
-        embeddings = []
+        embeddings: list[NDArray[np.float32]] = []
         for begin in range(0, len(documents), self.batch_size):
             batch = documents[begin : begin + self.batch_size]
             with self._in_use:
-                embeddings += self._model.encode_images(batch, self.batch_size)
+                embeddings += self._model.encode(batch, self.batch_size, is_query=False)
             advance(len(batch))
         return embeddings
 
     def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
         """Encode queries. Shape of each: (tokens, d), float32."""
         with self._in_use:
-            return self._model.encode_queries(queries)
+            embeddings: list[NDArray[np.float32]] = self._model.encode(queries)
+        return embeddings
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
         """Return the token that each row of a query's embeddings belongs to."""

@@ -6,14 +6,13 @@ then taken per document. There is no padding, and memory is bounded by the score
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..spectral.subspace import check_k
-from ..tokens import TokenBatch, offsets_of
+from ..tokens import TokenBatch
 from ..vectors.ranking import top_k
 
 # A block of products takes 8 MB, so it is still in the cache when its maxima are taken.
@@ -58,32 +57,6 @@ def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.floa
             best = np.maximum.reduceat((q @ d.mT).numpy(), bounds[:-1] - bounds[0], axis=1)
             np.add.reduceat(best, query_starts, axis=0, out=scores[first:last, begin:end])
     return scores
-
-
-def maxsim_candidates(
-    queries: TokenBatch, documents: TokenBatch, candidates: Sequence[NDArray[np.int64]]
-) -> list[NDArray[np.float32]]:
-    """Score each query against its own candidates, for reranking.
-
-    Parameters
-    ----------
-    queries, documents
-        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
-    candidates
-        For each query the positions of its candidates in ``documents``. Shape: (n_i,) each.
-
-    Returns
-    -------
-    For each query the scores of its candidates, in the same order. Shape: (n_i,) each, float32.
-    """
-    if len(queries) != len(candidates):
-        raise ValueError(f"{len(queries)} queries, but {len(candidates)} lists of candidates")
-    return [
-        maxsim_scores(_slice(queries, i, i + 1), _take(documents, np.asarray(rows)))[0]
-        if len(rows)
-        else np.zeros(0, np.float32)
-        for i, rows in enumerate(candidates)
-    ]
 
 
 def maxsim_top_k(
@@ -142,12 +115,3 @@ def row_ranges(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int
 def _slice(batch: TokenBatch, begin: int, end: int) -> TokenBatch:
     offsets = batch.offsets[begin : end + 1]
     return TokenBatch(batch.tokens[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])
-
-
-def _take(batch: TokenBatch, items: NDArray[np.int64]) -> TokenBatch:
-    """Return the chosen items, in the given order."""
-    offsets = offsets_of(batch.lengths[items])
-    # All row numbers at once: a count that jumps to the first row of each item.
-    jumps = np.repeat(batch.offsets[items] - offsets[:-1], batch.lengths[items])
-    rows = torch.from_numpy(np.arange(offsets[-1]) + jumps).to(batch.tokens.device)
-    return TokenBatch(batch.tokens[rows], offsets)

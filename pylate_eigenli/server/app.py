@@ -20,8 +20,7 @@ from .. import __version__
 from ..errors import IndexLockedError, UnknownDocumentError
 from .batching import Batcher, OverloadedError
 from .limits import BodyLimit
-from .page import confined, page
-from .reference import reference
+from .page import page
 from .schemas import (
     AddRequest,
     ChangeResponse,
@@ -133,10 +132,6 @@ def create_app(
     @app.get("/", include_in_schema=False)
     async def root() -> HTMLResponse:
         return html
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs() -> HTMLResponse:
-        return confined(reference(app.openapi()))
 
     @app.get("/health")
     async def health() -> Health:

@@ -60,7 +60,7 @@ def test_a_page_is_scored_as_the_model_and_the_subspace_say(
     assert update(index, folder) == Update(added=6)
     question = "how did revenue develop?"
     pages = list(PageReader(folder).read())
-    embeddings = colqwen3.encode_images(page.image for page in pages)
+    embeddings = colqwen3.encode((page.image for page in pages), is_query=False)
     scores = by_definition(colqwen3.encode(question), embeddings, k=16)
     (answer,) = PageIndex(target).search([question], k=3, explain=True)
     hits = answer.hits
@@ -134,9 +134,7 @@ class TestUpdate:
         (folder / "secret.pdf").write_bytes(encrypted_pdf())
         reader = PageReader(folder)
         PageIndex(target, model=encoder).update(reader, show_progress=False)
-        assert [(entry.id, entry.reason) for entry in reader.skipped] == [
-            ("secret.pdf", "encrypted")
-        ]
+        assert list(reader.skipped.items()) == [("secret.pdf", "encrypted")]
 
     def test_of_some_pages_leaves_the_others_alone(
         self, folder: Path, target: Path, encoder: VisionEncoder
@@ -216,7 +214,7 @@ def test_single_vectors_of_320_dimensions_go_through_128(
     folder: Path, tmp_path: Path, colqwen3: VisionColBERT
 ) -> None:
     pages = list(PageReader(folder).read())
-    embeddings = colqwen3.encode_images([page.image for page in pages])
+    embeddings = colqwen3.encode([page.image for page in pages], is_query=False)
     projection = TokenProjection.fit(embeddings, dim=128)
     index = EigenLISVIndex(
         str(tmp_path), k=16, dtype="float32", token_projection=projection, show_progress=False

@@ -476,25 +476,6 @@ class TestVerify:
         assert verify(index.path) == []
 
 
-def test_a_catalogue_without_pages_opens_and_is_upgraded(index):
-    """The format before pages had neither files nor fingerprints."""
-    path = index.catalogue.path
-    with sqlite3.connect(path) as connection:
-        for column in ("file", "page", "fingerprint"):
-            connection.execute(f"ALTER TABLE texts DROP COLUMN {column}")
-        connection.execute("DELETE FROM about WHERE name = 'fingerprint'")
-        connection.execute("PRAGMA user_version = 2")
-    with TextIndex(index.path) as old:
-        assert old.search(["the sky is blue"], k=1)[0].hits[0].id == "sky"
-        assert verify(old.path) == []
-        with sqlite3.connect(path) as connection:
-            assert connection.execute("PRAGMA user_version").fetchone() == (2,)
-        old.add([Document("new", "green", fingerprint="1-2")])
-        assert old.catalogue.get(["apple", "new"]).keys() == {"apple", "new"}
-        assert old.catalogue.get(["new"])["new"].fingerprint == "1-2"
-        assert verify(old.path) == []
-
-
 def test_texts_without_a_state_are_replaced_one_by_one(tmp_path):
     store = Catalogue(tmp_path)
     store.put(DOCUMENTS, since=ALWAYS)

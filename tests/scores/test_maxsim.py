@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pylate.scores import colbert_scores
 
 from pylate_eigenli.scores import maxsim
-from pylate_eigenli.scores.maxsim import maxsim_candidates, maxsim_scores, maxsim_top_k
+from pylate_eigenli.scores.maxsim import maxsim_scores, maxsim_top_k
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.ranking import top_k
 
@@ -69,23 +69,6 @@ class TestMaxsimScores:
     def test_different_dimensions_are_refused(self):
         with pytest.raises(ValueError, match="dimension 3, but documents have dimension 2"):
             maxsim_scores(collect([np.eye(3)]), collect([np.eye(2)]))
-
-
-class TestMaxsimCandidates:
-    def test_scores_follow_the_order_of_candidates(self):
-        rng = np.random.default_rng(3)
-        queries, documents = collect(items(rng, 4)), collect(items(rng, 20))
-        everything = maxsim_scores(queries, documents)
-        candidates = [rng.permutation(20)[:n] for n in (20, 5, 1, 0)]
-        for row, chosen, scores in zip(
-            everything, candidates, maxsim_candidates(queries, documents, candidates), strict=True
-        ):
-            np.testing.assert_allclose(scores, row[chosen], rtol=1e-5)
-
-    def test_the_number_of_lists_must_equal_the_queries(self):
-        batch = collect([np.eye(2)])
-        with pytest.raises(ValueError, match="1 queries, but 2 lists"):
-            maxsim_candidates(batch, batch, [np.array([0]), np.array([0])])
 
 
 class TestTopK:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -220,20 +219,8 @@ class TestAccess:
         assert client.post("/search", content=in_pieces()).status_code == 413
 
     def test_the_page_may_run_nothing_but_its_own_script(self, server) -> None:
-        for path in ("/", "/docs"):
-            response = httpx.get(server + path)
-            policy = response.headers["content-security-policy"]
-            assert "default-src 'none'" in policy
-            assert "unsafe" not in policy
-            own = ("http://www.w3.org/2000/svg", "http://127.0.0.1:8000")
-            assert "http" not in re.sub("|".join(map(re.escape, own)), "", response.text)
-
-    def test_the_reference_names_everything_that_the_api_takes(self, server) -> None:
-        html = httpx.get(f"{server}/docs").text
-        schemas = httpx.get(f"{server}/openapi.json").json()["components"]["schemas"]
-        for path in ("/health", "/info", "/search", "/spectrum", "/documents"):
-            assert f" {path}</code>" in html
-        for field in schemas["SearchRequest"]["properties"] | schemas["DocumentIn"]["properties"]:
-            assert f"<code>{field}</code>" in html
-        for target in re.findall(r'href="#(\w+)"', html):
-            assert f'id="{target}"' in html
+        response = httpx.get(server)
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "http" not in response.text.replace("http://www.w3.org/2000/svg", "")

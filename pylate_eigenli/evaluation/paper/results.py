@@ -112,6 +112,8 @@ _NAMES: dict[str, _Names] = {
     "method": METHODS,
     "metric": METRICS,
 }
+# The fields of a number that hold names, and of which kind.
+_KINDS = {**{kind: kind for kind in _NAMES}, "baseline": "method"}
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class Cell:
         return f"{self.value:.{self.decimals}f}"
 
 
-def canonical(kind: Literal["table", "model", "dataset", "method", "metric"], name: str) -> str:
+def canonical(kind: str, name: str) -> str:
     """Return the paper's name for ``name``.
 
     Case, punctuation and a leading ``owner/`` do not matter.
@@ -176,20 +178,8 @@ def load() -> tuple[Cell, ...]:
         return tuple(_cell(row) for row in csv.DictReader(lines))
 
 
-def select(
-    *,
-    table: str | None = None,
-    model: str | None = None,
-    dataset: str | None = None,
-    method: str | None = None,
-    k: int | None = None,
-    centered: bool | None = None,
-    baseline: str | None = None,
-    statistic: Statistic | None = None,
-    metric: str | None = None,
-    cutoff: int | None = None,
-) -> list[Cell]:
-    """Return the numbers that match every argument given, in the order of the paper's tables.
+def select(**wanted: str | int | bool | None) -> list[Cell]:
+    """Return the numbers that match all given fields of :class:`Cell`, in the order of the tables.
 
     Names are matched as in :func:`canonical`; an unknown name raises a ``ValueError``.
 
@@ -199,19 +189,11 @@ def select(
     >>> {cell.k: cell.value for cell in cells}
     {8: 0.5484, 16: 0.6071, 32: 0.6387}
     """
-    wanted: dict[str, str | int | bool | None] = {
-        "table": table and canonical("table", table),
-        "model": model and canonical("model", model),
-        "dataset": dataset and canonical("dataset", dataset),
-        "method": method and canonical("method", method),
-        "k": k,
-        "centered": centered,
-        "baseline": baseline and canonical("method", baseline),
-        "statistic": statistic,
-        "metric": metric and canonical("metric", metric),
-        "cutoff": cutoff,
+    given = {
+        field: canonical(_KINDS[field], str(want)) if field in _KINDS else want
+        for field, want in wanted.items()
+        if want is not None
     }
-    given = {field: want for field, want in wanted.items() if want is not None}
     return [
         cell
         for cell in load()

@@ -270,7 +270,7 @@ class TestSettings:
         shutil.rmtree(database)
         with (
             EigenLISVIndex(str(tmp_path / "x"), "index") as index,
-            pytest.raises(ValueError, match="has no collection of them"),
+            pytest.raises(ValueError, match="has lost the documents of"),
         ):
             len(index)
         with EigenLISVIndex(str(tmp_path / "x"), "index", override=True, **options) as index:
