@@ -35,13 +35,13 @@ SourceName = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="JSON lines, a BEIR folder, a folder of .txt, .md, .html and .pdf files, or - "
-        "for JSON lines from stdin. The passages of a file are named by its path within the "
-        "folder: a file of the same name in another folder counts as the same document.",
+        "for JSON lines from stdin. Documents are named by the path of their file within the "
+        "folder: a file with the same path in another folder replaces them.",
         show_default=False,
     ),
 ]
 BatchSize = Annotated[
-    int, typer.Option(min=1, help="Documents per commit; an interruption loses fewer than that.")
+    int, typer.Option(min=1, help="Documents per commit; an interruption loses at most one commit.")
 ]
 
 
@@ -82,8 +82,8 @@ def index(
     uri: Annotated[
         str | None,
         typer.Option(
-            help="Where the vector database is: https://host:port, or a path for an embedded one, "
-            "by default beside INDEX. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
+            help="Address of the vector database: https://host:port, or a path for an embedded one; "
+            "by default next to INDEX. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
         ),
     ] = None,
     keep_tokens: Annotated[
@@ -149,7 +149,7 @@ def add(
 
 
 def _is_empty(index: Path) -> bool:
-    """Return whether an index is still to be made, so that any model can be chosen for it."""
+    """Return whether there is no index yet, so that any model can be chosen."""
     from ..corpus.page_index import open_corpus
     from ..indexes.open_index import holds_index
 
@@ -229,7 +229,7 @@ def _fill(
 
 
 class _Bars:
-    """Progress on stderr, so that stdout holds results and nothing else."""
+    """Progress bars on stderr; stdout holds only results."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)

@@ -38,7 +38,7 @@ def counted(n: int) -> str:
 
 
 def existing(path: Path) -> Path:
-    """Return the path of an index; refuse one where there is none."""
+    """Return the path of an index; raise an error if there is none."""
     from ..indexes.open_index import holds_index
 
     if not holds_index(path):

@@ -50,7 +50,7 @@ def serve(
         existing(index)
         local = host in _LOOPBACK
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # Before anything else: loading a model takes long, and a port in use is known at once.
+        # First, because loading a model takes long, and a port in use is reported at once.
         with _listening(host, port, family) as listening:
             service = Service(index, model)
             with Console(stderr=True).status("Loading the model"):
@@ -75,7 +75,7 @@ def serve(
             config = uvicorn.Config(
                 app,
                 log_level="warning",
-                # Longer than clients keep idle connections, or the server would close one in use.
+                # Longer than clients keep idle connections; otherwise the server closes one in use.
                 timeout_keep_alive=60,
                 timeout_graceful_shutdown=30,
             )

@@ -1,9 +1,9 @@
-"""The catalogue of an index: what is known of each document beside its embeddings.
+"""The catalogue of an index: titles, texts and pages of its documents.
 
 The catalogue is one SQLite file in the folder of the index. It holds the title of each document,
 its text or the page it is, and the fingerprint of the file it was read from. A row is written just
 before the index commits, with the generation that the commit makes. So a reader finds the rows of
-the generation it searches, whatever is written meanwhile. The rows of a commit that failed are
+the generation it searches, even while another process writes. The rows of a commit that failed are
 newer than the index; every commit drops such rows first, under the writer's lock.
 """
 
@@ -54,12 +54,12 @@ class Document:
     id
         A string or an integer.
     text, title
-        What is shown of it; a page has no text.
+        Shown in results; a page has no text.
     file, page
-        Of a page, the path of its file within the folder that was read, and its number from 1 on;
-        None for a file that is a single image.
+        The file of a page, relative to the folder that was read, and the number of the page, from
+        1 on; None for a file that is a single image.
     fingerprint
-        Changes with the file that the document was read from; empty if it is from no file.
+        Changes with the file of the document; empty without a file.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Document:
 
     @property
     def whole(self) -> str:
-        """What is encoded of a text: the title, if there is one, then the text."""
+        """The text that the model reads: the title, if any, then the text."""
         return f"{self.title}\n{self.text}" if self.title else self.text
 
 
@@ -88,7 +88,7 @@ class Catalogue:
     Parameters
     ----------
     folder
-        The folder of the index. Nothing is created in it before something is written.
+        The folder of the index. The file is made by the first write.
 
     Examples
     --------
@@ -120,11 +120,11 @@ class Catalogue:
         Parameters
         ----------
         documents
-            The documents; one without title and text has nothing to be shown from then on.
+            The documents; one without title and text hides the earlier row of its id.
         since
             The generation that is about to be committed, or ``ALWAYS``.
         about
-            How the index was made, by name: the model, for instance.
+            Facts about the index by name, for instance the model.
         """
         rows = [
             (
@@ -152,7 +152,7 @@ class Catalogue:
     def discard(
         self, documents_ids: Iterable[DocumentId], generation: int, *, removed: bool
     ) -> None:
-        """Delete rows that a generation has replaced, or removed, once older searches are over."""
+        """Mark rows that a generation has replaced or removed; they are deleted a minute later."""
         if self.path.is_file():
             newest = generation + 1 if removed else generation
             with self._changing() as connection:
@@ -170,7 +170,7 @@ class Catalogue:
                 connection.execute("VACUUM")
 
     def set_aside(self, generation: int) -> None:
-        """Begin an override of a generation: the catalogue is kept until it is committed."""
+        """Begin an override of a generation: keep the old catalogue until the commit."""
         for suffix in _SUFFIXES:
             path = self.path.with_name(FILE_NAME + suffix)
             if path.is_dir() and not path.is_symlink():
@@ -180,7 +180,7 @@ class Catalogue:
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether an override has begun, and nobody has said how it ended."""
+        """Whether an override has begun and not ended."""
         return any(self.path.parent.glob(f"{_ASIDE}*"))
 
     def recover(self, generation: int) -> None:
@@ -198,7 +198,7 @@ class Catalogue:
     def get(
         self, documents_ids: Iterable[DocumentId], generation: int = _ANY_GENERATION
     ) -> dict[DocumentId, Document]:
-        """Return what a generation says of documents, without those it says nothing of."""
+        """Return documents of a generation by id, without unknown ids."""
         with self._reading() as connection:
             found = {}
             for document_id in documents_ids:
@@ -301,7 +301,7 @@ class Catalogue:
                 self._check_format(connection)
                 yield connection
             except sqlite3.OperationalError:
-                raise  # busy, read-only or full: nothing is wrong with the file
+                raise  # busy, read-only or full: the file itself is sound
             except sqlite3.DatabaseError as error:
                 raise IndexFormatError(f"{self.path} is damaged: {error}") from error
 

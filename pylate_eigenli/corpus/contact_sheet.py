@@ -1,4 +1,4 @@
-"""A contact sheet: the pages found for a question, as one HTML file that needs nothing else."""
+"""A contact sheet: the pages found for a question, in one self-contained HTML file."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _item(hit: Hit, folder: Path) -> str:
         with open_document(folder / hit.file, _DPI) as file:
             source = _data_url(file.render(hit.page))
         picture = f'<img src="{source}" alt="{escape(name)}">'
-    except Exception as error:  # whatever has happened to the file: the other hits are shown
+    except Exception as error:  # a broken file must not hide the other hits
         picture = f'<span class="none">cannot be shown: {escape(str(error))}</span>'
     return f"<li>{picture}<p>{escape(name)}<br><small>score {hit.score:.3f}</small></p></li>"
 

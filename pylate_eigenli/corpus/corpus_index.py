@@ -48,7 +48,7 @@ class CorpusIndex(ABC):
     """
 
     holds: ClassVar[str]
-    """What the documents are, in the plural."""
+    """"texts" or "pages"."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class CorpusIndex(ABC):
 
     @abstractmethod
     def contents(self, documents: Sequence[Document]) -> list[Any]:
-        """Return what the model reads of documents of the catalogue; None if it is gone."""
+        """Return the model's input for documents of the catalogue; None if a file is gone."""
 
     @abstractmethod
     def _rehearse(self, settings: dict[str, Any]) -> None:
@@ -122,11 +122,11 @@ class CorpusIndex(ABC):
     def encoder(self) -> Encoder:
         """The model that the index was made with."""
         if self._encoder is None:
-            raise ValueError(f"nothing says which model {self.path} was made with: name it")
+            raise ValueError(f"the catalogue of {self.path} does not name its model: pass model=")
         if is_gone(self._encoder.name):
             raise ValueError(
-                f"the model that {self.path} was made with is gone from {self._encoder.name}: "
-                "name the place where it is now"
+                f"the model of {self.path} is no longer in {self._encoder.name}: pass its new path as "
+                "model="
             )
         self._check_model()
         return self._encoder
@@ -221,7 +221,7 @@ class CorpusIndex(ABC):
         return self._commit(documents, embeddings, self._made_with()) if documents else 0
 
     def _made_with(self) -> dict[str, str]:
-        """Return what the catalogue says of the index as a whole."""
+        """Return the facts that the catalogue keeps about the index."""
         encoder = self.encoder
         return {"model": encoder.name, "fingerprint": encoder.fingerprint}
 
@@ -408,7 +408,7 @@ class CorpusIndex(ABC):
 
 
 def holding(about: dict[str, str]) -> str:
-    """Return what the documents of an index are, by its catalogue."""
+    """Return "texts" or "pages", from the facts in a catalogue."""
     return "pages" if "folder" in about else "texts"
 
 
@@ -416,7 +416,7 @@ def recover(path: str | Path) -> None:
     """Finish an override, or undo it if its process was killed before the commit."""
     catalogue = Catalogue(path)
     if catalogue.is_set_aside:
-        # If somebody is writing, the override is still under way.
+        # If the index is locked, the override is still running.
         with suppress(IndexLockedError), Store(path).transaction() as transaction:
             catalogue.recover(transaction.base.generation)
 

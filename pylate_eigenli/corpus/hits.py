@@ -1,4 +1,4 @@
-"""Search results as people read them: titles and snippets beside ids and scores."""
+"""Search results with titles and snippets."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Hit:
     id, score
         As the index returns them.
     title, snippet
-        Of the document; empty if the catalogue has none.
+        Title and snippet of the document; empty if the catalogue has none.
     file, page
-        Of a page; see :class:`pylate_eigenli.corpus.catalogue.Document`.
+        File and number of a page; see :class:`pylate_eigenli.corpus.catalogue.Document`.
     contributions
-        What each token of the query adds to the score, if asked for. Shape: (tokens,).
+        Contribution of each query token to the score, if requested. Shape: (tokens,).
 
     Examples
     --------
@@ -83,7 +83,7 @@ def snippet(text: str, query: str, width: int = _WIDTH) -> str:
         return len({word for start, word in places if begin <= start < begin + width})
 
     best = max((start for start, _ in places), key=distinct_from, default=0)
-    # A few words before the first match say what it is about.
+    # Begin a few words before the first match, for context.
     begin = 0 if best < width // 4 else _space_before(text, best - width // 8, width // 4)
     end = begin + width
     if end < len(text):
@@ -92,6 +92,6 @@ def snippet(text: str, query: str, width: int = _WIDTH) -> str:
 
 
 def _space_before(text: str, position: int, reach: int) -> int:
-    """Return where a space before a position ends; the position itself if none is near."""
+    """Return the end of the last space before a position; the position itself if none is near."""
     space = text.rfind(" ", max(position - reach, 0), position)
     return position if space < 0 else space + 1

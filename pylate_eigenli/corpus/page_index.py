@@ -1,6 +1,6 @@
 """PageIndex: the pages of a folder, searched by questions.
 
-The index keeps a subspace of each page, and no images: these stay in the folder.
+The index keeps a subspace of each page. The images stay in the folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .text_index import TextIndex, rehearse
 from .updating import Update, update
 
 _DPI = 144
-# Pages that have to be encoded again after the process was killed, at most.
+# A killed process loses at most this many encoded pages.
 _PAGES_PER_COMMIT = 32
 
 
@@ -58,7 +58,7 @@ class PageIndex(CorpusIndex):
 
     @property
     def folder(self) -> Path:
-        """The folder that the pages are from."""
+        """The folder of the pages."""
         folder = self.catalogue.about.get("folder") or self._about.get("folder")
         if folder is None:
             raise FileNotFoundError(f"there is no index of pages in {self.path}")
@@ -77,7 +77,7 @@ class PageIndex(CorpusIndex):
         try:
             with open_document(self.folder / document.file, _DPI) as file:
                 return file.render(document.page)
-        except Exception:  # whatever has happened to the file since
+        except Exception:  # the file may have changed in any way
             return None
 
     def about(self) -> dict[str, Any]:
@@ -135,6 +135,6 @@ class PageIndex(CorpusIndex):
 
 
 def open_corpus(path: str | Path, model: str | Encoder | None = None) -> TextIndex | PageIndex:
-    """Open an index of texts or of pages, whichever is in a folder."""
+    """Open the index of texts or of pages in a folder."""
     kind = PageIndex if holding(Catalogue(path).about) == PageIndex.holds else TextIndex
     return kind(path, model=model)

@@ -73,8 +73,8 @@ class PageReader:
     dpi
         Resolution of the rendered pages of a PDF.
     pages
-        Numbers of the pages to read of every document, by default all: a ``range``, a set, or
-        what :func:`parse_page_ranges` returns. A single image is page 1.
+        Numbers of the pages to read of every document, by default all: a ``range``, a set, or a
+        result of :func:`parse_page_ranges`. A single image is page 1.
     max_pixels
         Image files with more pixels are left out; pages of a PDF are rendered smaller.
 
@@ -121,7 +121,7 @@ class PageReader:
             require("pypdfium2", *VISION)
 
     def parts(self) -> Iterator[Part]:
-        """Yield the pages of each file; they are rendered when their content is asked for."""
+        """Yield the pages of each file. A page is rendered when its content is read."""
         self.skipped.clear()
         for document in self.documents:
             try:
@@ -152,7 +152,7 @@ class PageReader:
             return None
 
     def read(self) -> Iterator[Page]:
-        """Yield the pages in turn; only one is in memory at a time."""
+        """Yield the pages one by one; only one is in memory at a time."""
         for part in self.parts():
             for page in part.documents:
                 image = part.content(page)
@@ -181,7 +181,7 @@ class PdfFile:
 
     def __init__(self, path: Path, dpi: float, max_pixels: int) -> None:
         self._pdf: Any = require("pypdfium2", *VISION).PdfDocument(path)
-        self._pdf.init_forms()  # or the fields of forms would stay empty
+        self._pdf.init_forms()  # without this, the fields of forms stay empty
         self._scale = dpi / _POINTS_PER_INCH
         self._max_pixels = max_pixels
         self.numbers = range(1, len(self._pdf) + 1)
@@ -271,7 +271,7 @@ class PageRanges:
 
 
 def parse_page_ranges(text: str) -> PageRanges:
-    """Read ranges of pages as people write them.
+    """Parse ranges of pages such as ``1-3,8,12-``.
 
     Examples
     --------
@@ -293,7 +293,7 @@ def parse_page_ranges(text: str) -> PageRanges:
 
 
 def page_document(file: str, number: int | None, fingerprint: str = "") -> Document:
-    """Return a page as the catalogue has it.
+    """Return the catalogue's document of a page.
 
     Examples
     --------
@@ -316,7 +316,7 @@ def _check_shape(width: float, height: float) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Say in one line why something could not be read."""
+    """Return the reason of an error in one line."""
     text = str(error).strip() or type(error).__name__
     if "Incorrect password" in text:
         return "encrypted"

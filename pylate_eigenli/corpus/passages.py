@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 Cut = Callable[[str, str], list[str]]
-"""Cuts a text, given after its title, into passages."""
+"""Cuts a text into passages, given its title and the text."""
 
 _STEP = 16  # tokens: titles of about one length share a splitter
 
@@ -19,8 +19,8 @@ _STEP = 16  # tokens: titles of about one length share a splitter
 class Cutter:
     """Cuts texts into passages that a model reads whole, at the ends of paragraphs or sentences.
 
-    A passage is encoded together with its title, so that the title counts as well; but at least
-    half of a passage is text, however long the title is.
+    The model reads a passage together with the title, so the title counts too. At least half of
+    a passage is text, however long the title is.
 
     Parameters
     ----------

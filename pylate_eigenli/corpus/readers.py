@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import require
 
 Reader = Callable[[Path], tuple[str, str]]
-"""Returns the title, empty if there is none, and the text of a file."""
+"""Returns the title of a file, empty if it has none, and its text."""
 
 
 def read_text(path: Path) -> tuple[str, str]:
@@ -103,7 +103,7 @@ class _HTMLText(HTMLParser):
         if self._open == ["head"] and data.strip():
             self._close(0)
         if self._open[-1:] == ["title"]:
-            if "svg" not in self._outermost:  # there it is the title of a drawing
+            if "svg" not in self._outermost:  # inside svg it is the title of a drawing
                 self.title += data
         elif self.hidden.isdisjoint(self._outermost):
             self.text.append(re.sub(r"\s+", " ", data))

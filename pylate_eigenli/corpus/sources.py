@@ -23,7 +23,7 @@ BEIR_CORPUS = "corpus.jsonl"
 
 
 def text_of(document: Document) -> Any:
-    """Return what a model reads of a text."""
+    """Return the model's input for a text."""
     return document.whole
 
 
@@ -38,10 +38,10 @@ class Part:
     file
         Name of the file, if ``documents`` are its passages or pages.
     fingerprint
-        Of the file; see :func:`fingerprint_of`.
+        Fingerprint of the file; see :func:`fingerprint_of`.
     content
-        Returns what a model reads of a document, None if it cannot be read; to be called before
-        the next part is asked for.
+        Returns the model's input for a document, None if it cannot be read. Call it before the
+        next part is read.
 
     Examples
     --------
@@ -57,17 +57,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Source:
-    """Documents to be read one after the other.
+    """Documents, read one after the other.
 
     Parameters
     ----------
     read
-        Called with what cuts texts into passages; yields a part for every record or file.
+        Called with a function that cuts texts into passages; yields a part per record or file.
     total
         Number of records or files, None if it is not known.
     unreadable
-        What is wrong with the files that were skipped, a line each; complete once all parts are
-        read.
+        One line for each skipped file, with the reason; complete when all parts are read.
 
     Examples
     --------
@@ -142,7 +141,7 @@ def _lines_of(path: Path) -> Iterator[Part]:
 
 
 def _records(lines: Iterable[bytes], name: str) -> Iterator[Part]:
-    # As bytes, so that an invalid one is found in its line, and a byte order mark does no harm.
+    # As bytes: an error then names the line of an invalid byte, and a byte order mark is allowed.
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
@@ -206,7 +205,7 @@ def _passages_of(path: Path, relative: Path, cut: Cut) -> Part:
     try:
         fingerprint = fingerprint_of(path)
         title, text = READERS[path.suffix.lower()](path)
-    except Exception as error:  # every format has failures of its own
+    except Exception as error:  # every format raises errors of its own
         raise ValueError(f"{_named(path)} cannot be read: {error}") from error
     title = _valid(title) or Path(name).stem
     documents = [

@@ -68,7 +68,7 @@ def rehearse(
     documents: Sequence[Document] = (),
     model: Encoder | None = None,
 ) -> None:
-    """Make an index in a temporary folder, to find errors before another index is emptied.
+    """Make an index in a temporary folder, to find errors before the real one is emptied.
 
     Parameters
     ----------

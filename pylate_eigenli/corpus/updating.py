@@ -1,4 +1,4 @@
-"""Bringing an index up to date with a source, in commits that an interruption does not undo."""
+"""Updates: an index follows a source, in commits that survive an interruption."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _ignore(_parts: int, _documents: int) -> None:
 
 @dataclass(frozen=True)
 class Update:
-    """How many documents an update has added, left as they were, and removed.
+    """Numbers of documents that an update has added, left unchanged and removed.
 
     Examples
     --------
@@ -46,11 +46,11 @@ def update(
     replace: bool = False,
     progress: Progress = _ignore,
 ) -> Update:
-    """Add what an index lacks of a source, and replace what has changed.
+    """Add the new documents of a source to an index, and replace changed ones.
 
     A passage or page is unchanged if the index holds it with the fingerprint of its file, a record
-    if the index holds its id. What a file no longer has is removed. Interrupted, the next update
-    goes on after the last commit.
+    if the index holds its id. Passages and pages that a file no longer has are removed. After an
+    interruption, the next update continues after the last commit.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ class _Update:
         stays = set()
         for document in part.documents:
             held = known.get(str(document.id))
-            # Documents of old catalogues have no fingerprint.
+            # Documents that were added without a file have no fingerprint.
             is_unchanged = held is not None and held in ("", document.fingerprint)
             is_twice = document.id in self.waiting or document.id in self.encoded
             if not self.replace and (is_unchanged or is_twice):
@@ -121,7 +121,7 @@ class _Update:
     def encode(self) -> None:
         """Encode the documents that are waiting; commit if there are enough."""
         if not self.replace:
-            # Asked for together, because the index may be in a database.
+            # One request for all, because the index may be in a database.
             records = [i for i, (document, _) in self.waiting.items() if not document.fingerprint]
             for i in set(records) - set(self.index.missing(records)):
                 del self.waiting[i]

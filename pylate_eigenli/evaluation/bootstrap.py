@@ -1,8 +1,8 @@
 """Confidence intervals for the difference between two methods, by the paired bootstrap.
 
 Queries are resampled with replacement many times, the same ones for both methods. The interval
-excludes the lowest and the highest 2.5 % of the differences. ``scipy.stats.bootstrap`` would do for
-one collection, but not for the mean over several, where each one is resampled on its own.
+excludes the lowest and the highest 2.5 % of the differences. ``scipy.stats.bootstrap`` handles one
+collection, but not the mean over several collections that are resampled separately.
 """
 
 from __future__ import annotations

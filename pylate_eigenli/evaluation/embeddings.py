@@ -68,7 +68,7 @@ class TokenFile:
 
 
 def identity(model: Any, model_name: str) -> list[Any]:
-    """Return everything but the text that embeddings depend on, as JSON values.
+    """Return the identity of a model as JSON values: embeddings depend on it and on the text.
 
     A model is identified by its name, and one in a folder also by the times its files were written.
     """

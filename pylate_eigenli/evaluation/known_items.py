@@ -1,8 +1,8 @@
 """Known-item search: finding a docstring by its first sentence, which is removed from it.
 
-This is the usual substitute where there are no relevance judgements. The first sentence of a
-docstring is its author's summary. It becomes a query, and the only right answer is the docstring
-it came from, indexed without that sentence.
+Known-item search is the usual substitute for relevance judgements. The first sentence of a docstring
+is a summary by its author. It becomes a query; the only right answer is its docstring, indexed
+without that sentence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .beir import Collection
 MIN_QUERY_WORDS = 5
 MIN_REST_WORDS = 20
 
-# A sentence ends at its full stop, or where its paragraph does: many summaries have no stop.
+# A sentence ends at its full stop or with its paragraph: many summaries have no full stop.
 _SENTENCE_END = re.compile(r"[.!?](?=\s+[A-Z`'\"(]|\s*$)|(?=\n\s*\n)", re.MULTILINE)
 _SIGNATURE = re.compile(r"[\w.]+\(|.*->", re.DOTALL)
 

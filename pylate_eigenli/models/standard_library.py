@@ -1,8 +1,8 @@
-"""Documents made at run time from the docstrings of Python's standard library.
+"""A corpus made at run time: the docstrings of Python's standard library.
 
-Python modules are parsed, never imported, because importing some of them opens a browser
-(``antigravity``), prints a poem (``this``) or raises a deprecation warning. Compiled modules
-have no source to parse; a fixed few whose import does nothing are inspected instead.
+Python modules are parsed, not imported: importing some of them opens a browser (``antigravity``),
+prints a poem (``this``) or raises a deprecation warning. Compiled modules have no source, so a few
+whose import has no effect are inspected instead.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from pathlib import Path
 from types import ModuleType
 
 MIN_WORDS = 20
-"""Docstrings shorter than this say too little to be told apart from one another."""
+"""Shorter docstrings are too much alike."""
 
-# Test suites, bundled tools and generated character tables: nothing a reader would look up.
+# Test suites, bundled tools and generated character tables: no reader looks them up.
 _SKIPPED_MODULES = frozenset(
     {"distutils", "encodings", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "turtledemo"}
 )
 _SKIPPED_PARTS = frozenset({"test", "tests"})
 
 # ``os.name`` is also the name of the compiled module that ``os`` re-exports. ``sys`` is left out:
-# its hooks are there to be replaced, and the corpus should not depend on who did.
+# programs replace its hooks, and the corpus must not depend on that.
 _INSPECTED = "array binascii builtins cmath fcntl gc itertools marshal math mmap select time unicodedata zlib"
 _COMPILED_MODULES = {**{name: name for name in _INSPECTED.split()}, os.name: "os"}
 
@@ -59,7 +59,7 @@ class Document:
 
     @property
     def text(self) -> str:
-        """What is encoded: the name as a heading, then the docstring."""
+        """The text that the model reads: the name as a heading, then the docstring."""
         return f"{self.id}\n{self.body}"
 
     @property
@@ -74,13 +74,13 @@ def standard_library_documents(stdlib: Path | None = None) -> list[Document]:
     Parameters
     ----------
     stdlib
-        Folder of the library's Python sources; that of the running interpreter by default.
+        Folder of the library's Python sources. By default that of the running interpreter.
 
     Returns
     -------
     list[Document]
-        In order of module name and position in the source. Ids are unique, and so are
-        docstrings: of several objects that share one (aliases, overrides), the first stands.
+        Sorted by module name and position in the source. Ids are unique, and so are docstrings:
+        if several objects share one (aliases, overrides), the first one is kept.
 
     """
     stdlib = Path(sysconfig.get_path("stdlib")) if stdlib is None else stdlib
@@ -96,15 +96,15 @@ def standard_library_documents(stdlib: Path | None = None) -> list[Document]:
 def sample(documents: Iterable[Document], size: int, *, salt: str = "") -> list[Document]:
     """Pick up to ``size`` documents, always the same ones, in the order given.
 
-    The choice depends on each id alone, so a smaller sample is part of a larger one, and a
-    document added to or dropped from the library disturbs only its own place.
+    The choice depends only on the ids: a smaller sample is part of a larger one, and a document
+    that is added to the library, or dropped, changes at most one place.
 
     Parameters
     ----------
     documents
         The documents to choose from.
     size
-        How many to keep; all of them if there are fewer.
+        Number of documents to keep, at most.
     salt
         Another salt gives an independent sample.
 
@@ -136,7 +136,7 @@ def _parsed_docstrings(stdlib: Path) -> Iterator[tuple[str, str]]:
 
 
 def _public_sources(stdlib: Path) -> Iterator[tuple[Path, str]]:
-    """Source files and dotted names of the public modules under ``stdlib``, in order."""
+    """Yield the source files and dotted names of the public modules, in order."""
     for name in sorted(sys.stdlib_module_names - _SKIPPED_MODULES):
         if (stdlib / f"{name}.py").is_file():
             paths = [stdlib / f"{name}.py"]
@@ -163,7 +163,7 @@ def _docstrings_in(
 def _public_definitions(
     block: ast.AST,
 ) -> Iterator[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
-    """Definitions of a block, also those behind ``if`` and ``try``: platform and C fallbacks."""
+    """Yield the definitions of a block, also inside ``if`` and ``try`` (fallbacks)."""
     for child in ast.iter_child_nodes(block):
         if isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             if not child.name.startswith("_"):
@@ -181,7 +181,7 @@ def _compiled_docstrings() -> Iterator[tuple[str, str]]:
 
 
 def _docstrings_of(owner: object, name: str) -> Iterator[tuple[str, str]]:
-    # A class without a docstring of its own would otherwise show its parent's.
+    # A class without a docstring inherits that of its parent.
     docstring = vars(owner).get("__doc__") if isinstance(owner, type) else owner.__doc__
     if isinstance(docstring, str):
         yield name, inspect.cleandoc(docstring)

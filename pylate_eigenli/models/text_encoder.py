@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _SECONDS_FOR_HUB = 10.0
-_CHUNK = 32  # texts encoded between two signs of progress; what PyLate encodes at a time anyway
+_CHUNK = 32  # texts per call, PyLate's own batch size; progress is reported after each
 
 
 def load_model(name_or_path: str, **options: Any) -> models.ColBERT:
@@ -36,7 +36,7 @@ def load_model(name_or_path: str, **options: Any) -> models.ColBERT:
     from pylate import models
 
     is_local = Path(name_or_path).is_dir() or not _is_on_hub(name_or_path)
-    # A download takes long enough to want its progress bar.
+    # A download shows its progress bar.
     with quiet_transformers() if is_local else nullcontext():
         try:
             return models.ColBERT(name_or_path, local_files_only=is_local, **options)
@@ -65,7 +65,7 @@ def _is_on_hub(name: str) -> bool:
     try:
         HfApi().model_info(name, timeout=_SECONDS_FOR_HUB)
     except GatedRepoError:
-        return True  # its own error says what to do
+        return True  # its own error has the remedy
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise ValueError(f"there is no model {name}, neither a folder nor on the Hub") from error
     except Exception:  # the kinds of errors depend on the versions of two libraries
@@ -97,7 +97,7 @@ def encode(
         One float32 array of shape (tokens, dimensions) per text, in the order of ``texts``.
 
     """
-    # Texts of one length together, so that little is spent on padding.
+    # Texts of similar length together, to save padding.
     order = sorted(range(len(texts)), key=lambda position: len(texts[position]), reverse=True)
     embeddings: dict[int, NDArray[np.float32]] = {}
     for start in range(0, len(order), _CHUNK):
@@ -178,7 +178,7 @@ class TextEncoder(LazyEncoder["models.ColBERT"]):
         self, documents: Sequence[str], advance: Advance = ignore
     ) -> list[NDArray[np.float32]]:
         """Encode documents. Shape of each: (tokens, d), float32."""
-        # Chunk by chunk, so that a long list of documents does not keep queries waiting.
+        # In chunks, so that queries of other threads need not wait for all documents.
         return encode(self, documents, advance=advance)
 
     def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:

@@ -19,30 +19,30 @@ from . import vision_loaders as loaders
 class VisionColBERT:
     """Token embeddings of page images and of questions about them.
 
-    Takes the place of ``pylate.models.ColBERT`` where documents are images: ColPali, ColQwen2,
+    Replaces ``pylate.models.ColBERT`` for documents that are images. It loads ColPali, ColQwen2,
     2.5, 3 and 3.5, ColModernVBERT and ColSmol, by transformers or colpali-engine, and any model
-    that brings its own code and returns ``embeddings``.
+    with its own code that returns ``embeddings``.
 
     Parameters
     ----------
     model_name_or_path
         A model of the hub, or a folder.
     revision
-        Branch, tag or commit of the hub; of the adapter where the model is one.
+        Branch, tag or commit on the Hub, of the adapter if the model is one.
     dtype
         Dtype to compute in, for instance ``"bfloat16"``; by default that of the checkpoint.
     device_map
-        Device, or how to spread the model over several, as transformers takes it. By default the
-        first GPU if there is one.
+        A device, or a ``device_map`` of transformers for several. By default the first GPU, if
+        there is one.
     attn_implementation
         ``"sdpa"``, ``"flash_attention_2"`` or ``"eager"``; by default what transformers chooses.
     max_visual_tokens
-        Number of tokens that an image is scaled down to at most, for models of the Qwen family.
-        By default what the model is meant to be used with, 1,280 for TomoroAI's ColQwen3.
+        Largest number of tokens of an image, for models of the Qwen family; larger images are
+        scaled down. By default the model's own limit, 1,280 for TomoroAI's ColQwen3.
     image_tokens_only
-        Whether to keep the embeddings of the image only, not those of the prompt around it.
+        Whether to drop the embeddings of the prompt around the image.
     trust_remote_code
-        Whether to run the code that a checkpoint brings. No model named above needs that.
+        Whether to run the checkpoint's own code. No model named above needs it.
 
     Examples
     --------
@@ -82,24 +82,24 @@ class VisionColBERT:
             max_visual_tokens=max_visual_tokens,
             trust_remote_code=trust_remote_code,
         )
-        # Of the Qwen family: the module that knows where on the page a token is.
+        # In models of the Qwen family, this module computes positions of tokens on the page.
         self._located = next((m for m in self.model.modules() if hasattr(m, "rope_deltas")), None)
 
     @property
     def device(self) -> torch.device:
-        """Where inputs are sent to."""
+        """The device of the inputs."""
         device: torch.device = self.model.device
         return device
 
     @property
     def dtype(self) -> torch.dtype:
-        """What the model computes in."""
+        """The dtype of the computation."""
         dtype: torch.dtype = self.model.dtype
         return dtype
 
     @cached_property
     def _image_token(self) -> int:
-        """Id of the token that stands for a piece of an image."""
+        """Id of the token of an image patch."""
         tokenizer = self.processor.tokenizer
         return int(tokenizer.convert_tokens_to_ids(self.processor.image_token))
 
@@ -155,7 +155,7 @@ class VisionColBERT:
         for query in queries:
             if not isinstance(query, str):
                 raise TypeError(f"queries must be texts, got {type(query).__name__}")
-        # Models that bring their own code have the second one only.
+        # Models with their own code have only the second method.
         process = getattr(self.processor, "process_queries", None) or self.processor.process_texts
         return process(queries)
 
@@ -190,7 +190,7 @@ class VisionColBERT:
                 if self.image_tokens_only and "pixel_values" in features:
                     kept &= features["input_ids"] == self._image_token
                 for tokens, mask in zip(embeddings, kept, strict=True):
-                    # Models normalise in their own dtype, which may be bfloat16.
+                    # Models normalise in their own dtype, for instance bfloat16.
                     unit_rows = torch.nn.functional.normalize(tokens[mask].float(), dim=-1)
                     results.append(unit_rows.cpu().numpy())
                 progress.update(len(batch))
@@ -199,8 +199,8 @@ class VisionColBERT:
     def _positions(self, features: Any) -> dict[str, Tensor]:
         """Return the positions of tokens in the rows and columns of images, for Qwen's models.
 
-        Left to themselves, some (transformers' ColQwen2) take an image for a line of text, and
-        others move the next questions by the size of the last image.
+        Without them, some models (transformers' ColQwen2) treat an image as a line of text, and
+        others shift the next questions by the size of the last image.
         """
         if self._located is None or "image_grid_thw" not in features:
             return {}

@@ -1,11 +1,10 @@
-"""Loading a multi-vector vision model, by what its configuration says that it is.
+"""Loaders of multi-vector vision models, chosen by the configuration of a checkpoint.
 
-Three kinds of checkpoints exist: those of transformers' own retrieval classes, those of
-colpali-engine (whole models, or LoRA adapters of a base model), and those that bring their own
-code. The ``model_type`` of ``config.json`` tells which classes read a checkpoint.
+There are three kinds of checkpoints: for transformers' own retrieval classes, for colpali-engine
+(whole models, or LoRA adapters of a base model), and with their own code. The ``model_type`` of ``config.json`` tells which classes read a checkpoint.
 
-TomoroAI's ColQwen3 (``model_type`` "colqwen3") does bring code, written for transformers 4. What
-it holds is colpali-engine's ColQwen3 with other names of the weights, and it is read as such.
+TomoroAI's ColQwen3 (``model_type`` "colqwen3") has its own code, written for transformers 4. It is
+colpali-engine's ColQwen3 with other names of the weights, and this module loads it as such.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 from ..errors import require
 
 VISION = ("vision", "reading pages and images")
-"""The extra that brings the libraries, and what needs them."""
+"""The extra with the libraries, and the purpose that errors name."""
 _ENGINE = "colpali_engine.models"
 
 
@@ -30,15 +29,15 @@ class Family:
     Parameters
     ----------
     library
-        Module that has the classes.
+        Module of the classes.
     model, processor
         Names of the classes.
     query_prefix
-        What queries begin with, where the processor does not know it itself.
+        Prefix of queries, if the processor does not set it.
     renamed
-        Patterns of names of weights, and what the class calls these weights.
+        Patterns of the names of weights, and the names that the class uses.
     max_visual_tokens
-        Limit that the model is meant to be used with, where the checkpoint does not tell.
+        The recommended limit, if the checkpoint does not contain it.
     """
 
     library: str
@@ -49,7 +48,7 @@ class Family:
     max_visual_tokens: int | None = None
 
 
-# By model_type. The query prefixes are those the models were trained, and MTEB runs them, with.
+# By model_type. The models were trained with these query prefixes, and MTEB uses them too.
 FAMILIES = {
     "colpali": Family("transformers", "ColPaliForRetrieval", "ColPaliProcessor"),
     "colqwen2": Family("transformers", "ColQwen2ForRetrieval", "ColQwen2Processor"),
@@ -88,9 +87,9 @@ def load(
     Parameters
     ----------
     name
-        Of the hub, or the path of a folder.
+        Name on the Hub, or path of a folder.
 
-    The others are those of :class:`pylate_eigenli.models.vision.VisionColBERT`.
+    See :class:`pylate_eigenli.models.vision.VisionColBERT` for the others.
     """
     for library in ("PIL", "torchvision"):
         require(library, *VISION)
@@ -113,8 +112,8 @@ def load(
     elif "AutoModel" in config.get("auto_map", {}):
         if not trust_remote_code:
             raise ValueError(
-                f"{name} brings code of its own; pass trust_remote_code=True to run it, if you "
-                "trust its authors"
+                f"{name} has its own code; pass trust_remote_code=True to run it, if you trust "
+                "its authors"
             )
         from transformers import AutoModel, AutoProcessor
 
@@ -137,7 +136,7 @@ def load(
 
 
 def _base_of_adapter(name: str, revision: str | None) -> str | None:
-    """Return the model that a LoRA adapter is to be added to, None for a whole model."""
+    """Return the base model of a LoRA adapter; None for a whole model."""
     from transformers.utils.peft_utils import find_adapter_config_file
 
     file = find_adapter_config_file(name, revision=revision)
@@ -149,8 +148,8 @@ def _base_of_adapter(name: str, revision: str | None) -> str | None:
 def _with_adapter(model: Any, name: str, revision: str | None) -> Any:
     """Return the model with an adapter in it.
 
-    By PEFT rather than transformers, whose version 5.3 leaves weights of adapters out whose names
-    it does not recognise, and only logs that.
+    PEFT loads it, because transformers 5.3 skips weights of adapters with unknown names and only
+    logs that.
     """
     peft = require("peft", *VISION)
     config = peft.PeftConfig.from_pretrained(name, revision=revision)
@@ -160,7 +159,7 @@ def _with_adapter(model: Any, name: str, revision: str | None) -> Any:
         "default",
         revision=revision,
         autocast_adapter_dtype=False,
-        # Adapters older than transformers' present names of modules.
+        # For adapters that were made before transformers renamed its modules.
         key_mapping=getattr(model, "_checkpoint_conversion_mapping", None),
     )
     wrong = [*result.missing_keys, *result.unexpected_keys]
@@ -172,7 +171,7 @@ def _with_adapter(model: Any, name: str, revision: str | None) -> Any:
 def _load_model(
     family: Family, name: str, config: Mapping[str, Any], options: Mapping[str, Any]
 ) -> tuple[Any, Any]:
-    """Return the model and transformers' report of what was in the checkpoint."""
+    """Return the model and transformers' report on the checkpoint."""
     model_class = getattr(require(family.library, *VISION), family.model)
     if family.renamed:
         fields = {key: config[key] for key in config if key not in ("model_type", "auto_map")}
@@ -199,13 +198,13 @@ def _load_processor(
 
 
 def _limit_visual_tokens(image_processor: Any, limit: int, name: str) -> None:
-    """Let an image be scaled down until it has at most ``limit`` tokens."""
+    """Scale images down to at most ``limit`` tokens."""
     if limit < 1:
         raise ValueError(f"max_visual_tokens must be positive, got {limit}")
     size = dict(image_processor.size)
     if not hasattr(image_processor, "merge_size") or "longest_edge" not in size:
-        raise ValueError(f"{name} does not let the number of visual tokens be chosen")
-    # What Qwen's processors call edges are numbers of pixels.
+        raise ValueError(f"{name} has no limit on visual tokens: leave max_visual_tokens out")
+    # Qwen's processors call numbers of pixels edges.
     largest = limit * (image_processor.patch_size * image_processor.merge_size) ** 2
     smallest = min(size["shortest_edge"], largest)
     image_processor.size = {"shortest_edge": smallest, "longest_edge": largest}

@@ -72,11 +72,11 @@ def create_app(
     service
         The index; closed when the application shuts down.
     token
-        Bearer token that every request must bring, except for the page and ``/health``; by default
-        none. It must be printable ASCII, because that is what headers carry.
+        Bearer token that every request needs, except for the page and ``/health``; by default none.
+        It must be printable ASCII, because headers carry nothing else.
     allowed_hosts
-        Host names that requests may address. A server for this machine only should name them;
-        otherwise a web page could reach it under a host name of its own.
+        Host names that requests may address. Name them for a server on this machine only;
+        otherwise a web page could reach the server under a host name of its own.
     max_body_bytes
         Largest body of a request.
 
@@ -103,7 +103,7 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        # Changes that have begun are finished: a commit is never cut off.
+        # Wait for running changes: a commit is never interrupted.
         changing.shutdown(wait=True)
         searching.shutdown(wait=True)
         service.close()
@@ -189,7 +189,7 @@ def _authorised(token: str) -> Any:
         credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
     ) -> None:
         given = "" if credentials is None else credentials.credentials
-        # In constant time, so that the token cannot be guessed letter by letter.
+        # Constant time: an attacker cannot guess the token letter by letter.
         if not secrets.compare_digest(given.encode(), token.encode()):
             raise HTTPException(401, "a valid token is needed", {"WWW-Authenticate": "Bearer"})
 
@@ -209,7 +209,7 @@ def _report_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return JSONResponse({"detail": f"the body is not JSON: {first['ctx']['error']}"}, 422)
-        # Not the input itself, which may be huge or, as NaN, not even be JSON.
+        # Without the input, which may be huge, or NaN, which is not JSON.
         where = ".".join(str(part) for part in first["loc"])
         return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
 

@@ -25,10 +25,9 @@ from .schemas import (
 class Service:
     """An index opened twice, once for searching and once for changing.
 
-    The view that searches moves on to the newest generation only between batches, so that each
-    request is answered from one generation, however many steps that takes. Call :meth:`search` and :meth:`info`
-    from one thread, :meth:`add` and :meth:`remove` from one other thread, :meth:`spectra` from
-    any.
+    The searching view moves to the newest generation only between batches, so each request is
+    answered from one generation. Call :meth:`search` and :meth:`info` from one thread, :meth:`add`
+    and :meth:`remove` from one other thread, and :meth:`spectra` from any.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Every number that the EigenLI paper prints in a table, to compare measurements with.
+"""The numbers of all tables of the EigenLI paper.
 
 ``paper_results.csv`` has one row per printed number; a column that does not apply is empty:
 

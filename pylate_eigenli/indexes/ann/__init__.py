@@ -1,8 +1,8 @@
-"""Approximate nearest-neighbour libraries as accelerators over vectors with integer labels.
+"""Approximate nearest-neighbour (ANN) libraries, behind one interface.
 
-A backend finds the vectors with (nearly) the largest inner products. It knows nothing of files,
-documents or tokens: it lives in memory, can be turned into bytes and back, and can be made anew
-from the vectors at any time. The truth is kept by the index that uses it.
+A backend finds the vectors with (nearly) the largest inner products, by integer labels. It lives in
+memory and knows nothing of files, documents or tokens. It can be written to bytes, and rebuilt from
+the vectors at any time: the index keeps the vectors themselves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Backend(Protocol):
     dim
         Dimension D of the vectors.
     size
-        About how many vectors there will be: what suits a thousand does not suit a million.
+        Approximate number of vectors to come; defaults depend on it.
     options
         An instance of ``options_type``, a dataclass.
     """
@@ -51,23 +51,23 @@ class Backend(Protocol):
 
     @classmethod
     def from_bytes(cls, data: NDArray[np.uint8], options: Any) -> Self:
-        """Return what :meth:`to_bytes` has written, to be searched as the options say.
+        """Return the backend that :meth:`to_bytes` has written, with these options.
 
-        The data may be a mapped file; it must not change for as long as the backend is used.
+        The data may be a mapped file. It must not change while the backend is in use.
         """
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        """Return everything but the options. Shape: (bytes,)."""
+        """Return the backend without its options. Shape: (bytes,)."""
 
     def __len__(self) -> int:
         """Return the number of vectors, without removed ones."""
 
     @property
     def sample_size(self) -> int:
-        """How many vectors to train on, before any are added; 0 if there is nothing to learn."""
+        """Number of vectors to train on before any are added; 0 if there is no training."""
 
     def train(self, vectors: NDArray[np.float32]) -> None:
-        """Learn from a sample of the vectors to come. Shape: (n, D)."""
+        """Train on a sample of the vectors. Shape: (n, D)."""
 
     def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         """Add vectors.
@@ -75,13 +75,13 @@ class Backend(Protocol):
         Parameters
         ----------
         labels
-            Not negative and larger than all before, removed ones included. Shape: (n,).
+            Not negative, and larger than all earlier labels, removed ones included. Shape: (n,).
         vectors
             Shape: (n, D).
         """
 
     def remove(self, labels: NDArray[np.int64]) -> None:
-        """Remove vectors that are there. Shape: (n,)."""
+        """Remove vectors by their labels, which must exist. Shape: (n,)."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         """Find the vectors with the largest inner products.
@@ -95,12 +95,12 @@ class Backend(Protocol):
 
         Returns
         -------
-        Labels and inner products, as exact as the vectors are stored, best first; -1 and -inf
-        where no more were found. Shapes: (m, k) and (m, k).
+        Labels and inner products of the stored vectors, best first, filled up with -1 and -inf.
+        Shapes: (m, k) and (m, k).
         """
 
     def outgrown(self, size: int) -> bool:
-        """Return whether a backend made anew for so many vectors would be better than this one."""
+        """Return whether a new backend for this number of vectors would be better than this one."""
 
 
 def make(name: str, dim: int, size: int = 0, options: Mapping[str, Any] | None = None) -> Backend:
@@ -113,9 +113,9 @@ def make(name: str, dim: int, size: int = 0, options: Mapping[str, Any] | None =
     dim
         Dimension D of the vectors.
     size
-        About how many vectors there will be.
+        Approximate number of vectors to come.
     options
-        What the backend's ``options_type`` takes, by name.
+        The fields of the backend's ``options_type``, by name.
 
     Examples
     --------
@@ -131,21 +131,21 @@ def make(name: str, dim: int, size: int = 0, options: Mapping[str, Any] | None =
 
 
 def load(name: str, data: NDArray[np.uint8], options: Mapping[str, Any] | None = None) -> Backend:
-    """Return the backend of which :meth:`Backend.to_bytes` has returned the data."""
+    """Return the backend that :meth:`Backend.to_bytes` has written."""
     backend: type[Backend] = _REGISTRY.type_of(name)
     return backend.from_bytes(data, _REGISTRY.options(name, options))
 
 
-# --- what backends share --------------------------------------------------------------------------
+# --- shared by the backends --------------------------------------------------------------------------
 
 
 def check_vectors(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:
-    """Return vectors (n, dim) as the libraries expect them: float32, row after row."""
+    """Return vectors (n, dim) as contiguous float32, which the libraries expect."""
     if vectors.ndim != 2 or vectors.shape[1] != dim:
         raise ValueError(f"vectors must have shape (n, {dim}), got {vectors.shape}")
     return np.ascontiguousarray(vectors, np.float32)
 
 
 def no_results(queries: int, k: int) -> Results:
-    """Return results to be filled in."""
+    """Return empty results: labels -1 and products -inf."""
     return np.full((queries, k), -1, np.int64), np.full((queries, k), -np.inf, np.float32)

@@ -1,9 +1,8 @@
-"""The ANN structure of a single-vector index: candidates from it, and its growth.
+"""The ANN structure of a single-vector index: how it finds candidates and how it grows.
 
-It is one array of the collection, beside the documents' own vectors, and may lag behind them:
-documents it does not know yet have to be scanned, and those that have died since it was made are
-dropped from its answers. Documents are known to it by their label, a number that is never used again
-and grows from document to document.
+The structure is one array of the collection, next to the documents' vectors, and may lag behind them.
+A search scans the documents that the structure does not cover, and drops removed documents from its
+answers. The structure knows documents by their labels: increasing numbers that are never reused.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from .. import columns
 from ..codecs import VectorCodec
 from ..settings import SVSettings
 
-# So many documents that the structure does not know are worth its growth.
+# The structure grows when this many documents, and this share of them, are not covered.
 _PENDING_DOCUMENTS = 1000
 _PENDING_SHARE = 0.1
 _MAX_DEAD_SHARE = 0.3
@@ -31,10 +30,10 @@ _ANN, _ANN_LABELS = "ann", "ann.labels"
 
 
 class Accelerator:
-    """Finds candidates by the structure of a state, which is loaded once."""
+    """Finds candidates with the structure of a state, and loads it once."""
 
     def __init__(self) -> None:
-        # What was loaded last, and of which arrays of a collection.
+        # The structure that was loaded last, and its key.
         self._loaded: tuple[object, backends.Backend] | None = None
 
     def clear(self) -> None:
@@ -44,16 +43,16 @@ class Accelerator:
     def candidates(
         self, snapshot: Snapshot, settings: SVSettings, vectors: torch.Tensor, n: int
     ) -> tuple[int, list[NDArray[np.int64]]]:
-        """Return the first global row that the structure does not cover, and its candidates per query.
+        """Return the first row that the structure does not cover, and its candidates per query.
 
         Parameters
         ----------
         snapshot, settings
-            The state, and what its index is made with.
+            The state and its settings.
         vectors
-            Of queries. Shape: (queries, D).
+            Vectors of queries. Shape: (queries, D).
         n
-            Number of candidates per query, if there are so many.
+            Number of candidates per query, at most.
         """
         backend = self._backend(snapshot, settings) if len(vectors) else None
         if backend is None:
@@ -61,7 +60,7 @@ class Accelerator:
         labels = np.concatenate([columns.labels(segment) for segment in snapshot.segments])
         alive = np.concatenate([segment.alive for segment in snapshot.segments])
         covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
-        # What has died since the structure was made may be among its answers: ask for more.
+        # Removed documents may be among the answers: ask for as many more.
         dead = len(backend) - int(alive[:covered].sum())
         found, _ = backend.search(vectors.numpy(), n + min(dead, len(backend)))
         candidates = []
@@ -75,9 +74,9 @@ class Accelerator:
     def _backend(self, snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
         """Return the structure of a state, loaded once, or None if it has none."""
         manifest = snapshot.manifest
-        # Other arrays change more often than the structure, which is known by a checksum.
+        # Other arrays change more often than the structure, so its checksum is the key.
         key = (settings.backend_options, manifest.meta.get("ann", manifest.collection))
-        known = self._loaded  # looked at once: another thread may be at another state
+        known = self._loaded  # read once: another thread may replace it
         if known is None or known[0] != key:
             loaded = _load(snapshot, settings)
             if loaded is None:
@@ -87,7 +86,7 @@ class Accelerator:
 
     @staticmethod
     def is_due(snapshot: Snapshot, settings: SVSettings) -> bool:
-        """Return whether enough documents are waiting for the structure to grow."""
+        """Return whether enough documents wait for the structure to grow."""
         if settings.backend == "exact" or not len(snapshot):
             return False
         waiting = int(snapshot.meta["next_label"]) - int(snapshot.meta.get("covered", 0))
@@ -95,18 +94,18 @@ class Accelerator:
 
     @staticmethod
     def build(transaction: Transaction, codec: VectorCodec) -> None:
-        """Bring the structure up to date, made anew if many documents were removed.
+        """Bring the structure up to date; rebuild it if many documents were removed.
 
         Parameters
         ----------
         transaction
-            Of which the structure will be a part.
+            The transaction that commits the structure.
         codec
             Reads the vectors.
         """
         snapshot, settings = transaction.base, codec.settings
         size = len(snapshot)
-        # One of its own, because it is changed in place while others may be searching.
+        # A copy of its own: it is changed in place while other threads may search.
         backend = _load(snapshot, settings)
         covered = 0
         if backend is not None:
@@ -156,7 +155,7 @@ def _vectors(
 
 
 def _sample(snapshot: Snapshot, codec: VectorCodec, n: int) -> NDArray[np.float32]:
-    """Return vectors of about n living documents, or of all if there are fewer, evenly spread."""
+    """Return the vectors of about n living documents, evenly spread, at most of all."""
     step = max(1, -(-len(snapshot) // n))
     parts = [vectors for _, vectors in _vectors(snapshot, codec, step=step)]
     return np.asarray(torch.cat(parts).numpy())

@@ -1,7 +1,7 @@
-"""A few named values and the bytes of a library's own format, as one array.
+"""One array that holds a JSON header and the bytes of a library's own format.
 
-The array starts with the length of the JSON header and the header. Neither writing nor reading
-makes a second copy of the library's bytes, which may be most of the memory there is.
+The array starts with the length of the header. The library's bytes can fill most of the memory, so
+neither writing nor reading copies them a second time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ALIGNMENT = 64  # of the library's bytes, relative to the array
 
 
 def write_blob(header: Mapping[str, Any], save: Callable[[BinaryIO], Any]) -> NDArray[np.uint8]:
-    """Return the header followed by what ``save`` writes to the stream it is given.
+    """Return the header followed by the bytes that ``save`` writes to a stream.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def read_blob(blob: NDArray[np.uint8]) -> tuple[dict[str, Any], NDArray[np.uint8
 
 
 class ByteStream:
-    """An array as a file that can only be read from front to back."""
+    """An array as a file without seek."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self._data = memoryview(data.data)

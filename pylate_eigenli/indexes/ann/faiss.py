@@ -20,18 +20,18 @@ _SAMPLE_PER_CENTROID = 40  # one more than faiss warns without
 
 
 def default_factory(size: int) -> str:
-    """Return the factory string for about so many vectors.
+    """Return the factory string for about this many vectors.
 
-    A few are compared exactly, which also spares learning from too small a sample what later
-    vectors look like. More make a graph of 8-bit vectors. Inverted lists are not chosen: packed
-    projectors hardly cluster, and a quarter of all lists would have to be read.
+    Few vectors are compared exactly: a small sample is no basis for training. More vectors get a
+    graph of 8-bit codes. Inverted lists are no default, because packed projectors hardly cluster: a
+    search would have to read a quarter of all lists.
     """
     return "Flat" if size <= _FEW else "HNSW32,SQ8"
 
 
 @dataclass(frozen=True)
 class FaissOptions:
-    """What index is made and how it is searched.
+    """The kind of faiss index, and how it is searched.
 
     Parameters
     ----------
@@ -42,8 +42,7 @@ class FaissOptions:
     nprobe
         Number of inverted lists to read, for a factory string with ``IVF``. By default a quarter.
     ef_search
-        Number of candidates that results are chosen from, for a factory string with ``HNSW``; at
-        least as many as are wanted.
+        Number of candidates for the results, for a factory string with ``HNSW``; at least k.
     """
 
     of_searches: ClassVar[frozenset[str]] = frozenset({"nprobe", "ef_search"})
@@ -64,9 +63,9 @@ class FaissBackend:
     dim
         Dimension D of the vectors.
     size
-        About how many vectors there will be.
+        Approximate number of vectors to come.
     options
-        What index is made and how it is searched.
+        The kind of index, and how it is searched.
 
     Examples
     --------
@@ -84,7 +83,7 @@ class FaissBackend:
         self.options = options
         self._faiss = library("faiss")
         self._factory = default_factory(size) if options.factory is None else options.factory
-        self._removed = np.empty(0, np.int64)  # as far as the index cannot remove them itself
+        self._removed = np.empty(0, np.int64)  # those that the index cannot remove itself
         self._borrowed: NDArray[np.uint8] | None = None
         metric = self._faiss.METRIC_INNER_PRODUCT
         try:
@@ -101,7 +100,7 @@ class FaissBackend:
         self = cls(header["dim"], 0, replace(options, factory=header["factory"]))
         self.options = options
         self._removed = np.array(header["removed"], np.int64)
-        # The index uses the bytes where they are, so that a mapped file is not read as a whole.
+        # The index uses the bytes in place, so a mapped file is not read as a whole.
         self._borrowed = body
         faiss = self._faiss
         self._use(faiss.read_index(faiss.ZeroCopyIOReader(faiss.swig_ptr(body), len(body))))
@@ -191,7 +190,7 @@ class FaissBackend:
     # --- the index ----------------------------------------------------------------------------
 
     def _keeps_labels(self, index: Any) -> bool:
-        """Return whether an index takes labels; others number their vectors."""
+        """Return whether an index keeps labels; others number their vectors."""
         faiss = self._faiss
         index = faiss.downcast_index(index)
         if isinstance(index, faiss.IndexPreTransform):
@@ -205,18 +204,18 @@ class FaissBackend:
             self._set("nprobe", self.options.nprobe or max(1, lists.nlist // 4))
 
     def _own(self) -> None:
-        """Copy borrowed bytes; faiss ends the process when it is to change those."""
+        """Copy borrowed bytes before a change: faiss would end the process."""
         if self._borrowed is not None:
             reader = self._faiss.PyCallbackIOReader(ByteStream(self._borrowed).read)
             self._use(self._faiss.read_index(reader))
             self._borrowed = None
 
     def _set(self, parameter: str, value: int) -> None:
-        """Set a parameter wherever in the index it belongs, if it has it."""
+        """Set a parameter of the index, or of a part of it, if it exists."""
         with suppress(RuntimeError):
             self._faiss.ParameterSpace().set_index_parameter(self._index, parameter, value)
 
 
 def _reason(error: RuntimeError) -> str:
-    """Return what faiss says without where in its source it says it."""
+    """Return the message of a faiss error without the place in its source."""
     return str(error).rpartition("failed: ")[2].strip()

@@ -1,21 +1,21 @@
 """HNSW graphs by Voyager, with one byte per dimension or float32.
 
-Voyager's own treatment of inner products and of small number types does not suit vectors like
-ours, so they are changed before it sees them:
+Voyager's inner-product space and its small number types do not suit packed vectors, so this module
+changes the vectors before Voyager sees them:
 
-- ``Float8`` holds the multiples of 1/127 up to 1 and cuts off what is in between. Vectors are scaled
-  to fit, and half a step is added so that cutting off becomes rounding.
-- ``E4M3`` holds floating-point numbers of 3 bits, up to 448 but none between 0.007 and 0.016. Vectors
-  are scaled up, away from there.
-- The cosine space normalises vectors before it stores them: with thousands of dimensions nearly all
-  entries are then below the resolution of one byte. It is not used.
+- ``Float8`` holds the multiples of 1/127 up to 1 and truncates numbers in between. Vectors are scaled
+  to fit, and half a step is added, so that Voyager rounds instead.
+- ``E4M3`` holds floating-point numbers with 3 bits, up to 448 but none between 0.007 and 0.016.
+  Vectors are scaled up, away from this gap.
+- The cosine space normalises vectors before it stores them. With thousands of dimensions nearly all
+  entries are then below the resolution of one byte, so this space is not used.
 - The inner-product space lengthens every vector, along one more dimension, to the longest so far.
-  Nearest neighbours are then those of largest inner product, but the graph suffers: all short
-  vectors become neighbours of all others, and the long ones, which have the large inner products,
-  cannot be reached. (Of packed projectors of short documents, up to half the best ten were missed.)
-  So vectors are given equal lengths here, each by random numbers of its own in some further
-  dimensions. Those are nearly orthogonal, so that inner products, also those the graph is built by,
-  stay what they are, and there is nothing left to lengthen.
+  The nearest neighbour is then the vector with the largest inner product, but the graph suffers: all
+  short vectors become neighbours of each other, and a search does not reach the long ones, which have
+  the large inner products. (For packed projectors of short documents, a search missed up to half of
+  the best ten.) So this module gives all vectors the same length: each gets random numbers of its own
+  in some further dimensions. These are nearly orthogonal, so inner products hardly change, and
+  Voyager has nothing to lengthen.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Storage = Literal["float32", "float8", "e4m3"]
 
 
 class _Number(NamedTuple):
-    """What a storage type is called by Voyager, and how vectors are scaled to fit it.
+    """Voyager's name of a storage type, and how vectors are scaled to fit it.
 
-    The first vectors are to have their largest entry, of a type with steps of a constant size, or
-    else their length below ``limit`` by a factor of ``headroom``. It is better to use all steps;
-    but where precision is relative, later vectors may as well be much longer.
+    The scale puts the first vectors below ``limit`` by a factor of ``headroom``: their largest entry
+    if the type has constant steps, otherwise their length. Constant steps need little headroom, to
+    use all steps; with relative precision, headroom costs nothing.
     """
 
     name: str
@@ -70,15 +70,15 @@ class VoyagerOptions:
     ----------
     storage
         ``"float8"``, ``"e4m3"`` or ``"float32"``. Of the two that take one byte per dimension,
-        ``"e4m3"`` is the one for vectors whose entries differ by orders of magnitude; it is
-        several times slower.
+        ``"e4m3"`` suits vectors whose entries differ by orders of magnitude; it is several times
+        slower.
     M
         Number of neighbours of a vector in the graph, twice as many in its lowest layer. By
         default 16, or 32 for more than 100 000 vectors.
     ef_construction
-        Number of candidates that the neighbours of a new vector are chosen from.
+        Number of candidates for the neighbours of a new vector.
     ef_search
-        Number of candidates that results are chosen from, at least as many as are wanted.
+        Number of candidates for the results, at least k.
     """
 
     of_searches: ClassVar[frozenset[str]] = frozenset({"ef_search"})
@@ -104,7 +104,7 @@ class VoyagerBackend:
     dim
         Dimension D of the vectors.
     size
-        About how many vectors there will be.
+        Approximate number of vectors to come.
     options
         How the graph is built and searched.
 
@@ -126,10 +126,10 @@ class VoyagerBackend:
         self._voyager = library("voyager")
         self._M = options.M or (16 if size <= _MANY else 32)
         self._storage = options.storage
-        self._graph: Any = None  # begun when the first vectors tell their scale
+        self._graph: Any = None  # made with the first vectors, which set the scale
         self._scale = 1.0
         self._longest = 0.0  # square of the largest length so far, scaled
-        # Voyager neither counts nor names the vectors that were removed.
+        # Voyager does not report removed vectors.
         self._removed: set[int] = set()
 
     @classmethod
@@ -139,8 +139,8 @@ class VoyagerBackend:
         self._M, self._storage = header["M"], header["storage"]
         self._scale, self._longest = header["scale"], header["longest"]
         self._removed = set(header["removed"])
-        # Voyager cannot read a graph of nothing. A stream that cannot seek spares it checks, of
-        # every vector, that are the storage's business.
+        # Voyager cannot read an empty graph. A stream without seek skips its checks of every
+        # vector; the storage has checked the bytes already.
         if len(body):
             self._graph = self._voyager.Index.load(ByteStream(body))
         return self
@@ -163,7 +163,7 @@ class VoyagerBackend:
         check_vectors(vectors, self.dim)
 
     def outgrown(self, size: int) -> bool:
-        # Removed vectors stay in the graph and are walked through.
+        # Removed vectors stay in the graph, and searches still visit them.
         return len(self._removed) > len(self)
 
     # --- changing -----------------------------------------------------------------------------
@@ -185,11 +185,11 @@ class VoyagerBackend:
             self._graph.mark_deleted(label)
             self._removed.add(label)
         if not len(self):
-            # Nothing new could be reached through a graph of which everything was removed.
+            # A search cannot pass through a graph whose vectors are all removed.
             self._graph, self._removed = None, set()
 
     def _start(self, largest: float) -> None:
-        """Begin an empty graph for vectors of about this size."""
+        """Make an empty graph for vectors of about this size."""
         number = self._number
         self._scale = number.limit / (number.headroom * largest) if largest > 0 else 1.0
         self._longest = 0.0
@@ -203,7 +203,7 @@ class VoyagerBackend:
         )
 
     def _remake(self, largest: float) -> None:
-        """Make the graph again so that vectors of this size fit."""
+        """Rebuild the graph so that vectors of this size fit."""
         old = copy(self)
         self._start(largest)
         for labels, vectors in old._stored():
@@ -228,7 +228,7 @@ class VoyagerBackend:
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         queries = check_vectors(queries, self.dim)
         labels, products = no_results(len(queries), k)
-        found = min(k, len(self))  # Voyager raises if there are not as many as it is asked for
+        found = min(k, len(self))  # Voyager raises an error if it holds fewer
         if not found:
             return labels, products
         for part in self._parts(len(queries)):
@@ -236,7 +236,7 @@ class VoyagerBackend:
         return labels, products
 
     def _find(self, queries: NDArray[np.float32], k: int) -> Results:
-        # Queries are rounded like vectors, but each can have a scale of its own.
+        # Queries are rounded like vectors, each with its own scale.
         largest = np.abs(queries).max(axis=1, keepdims=True)
         scales = np.float32(self._number.limit) / np.where(largest > 0, largest, np.float32(1))
         padding = np.zeros((len(queries), _PADDING), np.float32)
@@ -248,7 +248,7 @@ class VoyagerBackend:
                 query_ef=max(k, min(self.options.ef_search, len(self))),
             )
         except self._voyager.RecallError:
-            # Some vectors cannot be reached from others; many equal ones bring that about.
+            # The graph does not connect all vectors, for instance if many are equal.
             return self._scan(queries, k)
         return labels.astype(np.int64), (1 - distances) / (scales * np.float32(self._scale))
 
@@ -277,7 +277,7 @@ class VoyagerBackend:
     def _rounded(
         self, scaled: NDArray[np.float32], padding: NDArray[np.float32]
     ) -> NDArray[np.float32]:
-        """Return rows that Voyager turns into what is nearest to them in the storage type."""
+        """Return rows that Voyager rounds to the nearest values of the storage type."""
         rows = np.concatenate([scaled, padding], axis=1)
         if self._storage == "float8":
             rows += np.copysign(np.float32(_FLOAT8_STEP / 2), rows)
@@ -285,7 +285,7 @@ class VoyagerBackend:
         return rows
 
     def _stored(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield the labels and vectors the graph holds, some at a time."""
+        """Yield the labels and vectors of the graph in batches."""
         graph, scale = self._graph, np.float32(self._scale)
         labels = np.fromiter(graph.ids, np.int64)
         labels = np.setdiff1d(labels, np.fromiter(self._removed, np.int64))
