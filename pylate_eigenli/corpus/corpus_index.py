@@ -122,11 +122,11 @@ class CorpusIndex(ABC):
     def encoder(self) -> Encoder:
         """The model that the index was made with."""
         if self._encoder is None:
-            raise ValueError(f"the catalogue of {self.path} does not name its model: pass model=")
+            raise ValueError(f"the catalogue of {self.path} names no model: give model= or --model")
         if is_gone(self._encoder.name):
             raise ValueError(
-                f"the model of {self.path} is no longer in {self._encoder.name}: pass its new path as "
-                "model="
+                f"the model of {self.path} is no longer in {self._encoder.name}: give its new path "
+                "as model= or --model"
             )
         self._check_model()
         return self._encoder

@@ -105,7 +105,8 @@ class TestIndex:
             made.add_documents(["p"], [np.eye(8, dtype=np.float32)])
         for command in ("index", "add"):
             error = run(command, tmp_path / "made", corpus, code=1).stderr
-            assert error.startswith("error: nothing says which model")
+            assert error.startswith("error: the catalogue of ")
+            assert "names no model: give model= or --model" in error
         named = report("index", tmp_path / "made", corpus, "--model", tiny_model)
         assert named["documents"] == 21
 

@@ -60,7 +60,7 @@ def test_a_model_that_has_moved_can_be_named(tmp_path, tiny_model):
     with TextIndex(tmp_path / "index", model=str(before), k=4) as index:
         index.add(DOCUMENTS)
     before.rename(after)
-    with TextIndex(tmp_path / "index") as index, pytest.raises(ValueError, match="is gone from"):
+    with TextIndex(tmp_path / "index") as index, pytest.raises(ValueError, match="is no longer in"):
         index.search(["red"])
     with TextIndex(tmp_path / "index", model=str(after)) as index:
         index.add(DOCUMENTS[:1])

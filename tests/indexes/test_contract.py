@@ -228,7 +228,7 @@ def test_the_same_questions_have_the_same_answers_or_a_clear_error(make, documen
     assert index.generation > before > 0
     remote = "uri" in make.options and make.options["uri"] != ":memory:"
     if remote:
-        with pytest.raises(ValueError, match="the size of the documents is not known"):
+        with pytest.raises(ValueError, match="the size of the documents is unknown"):
             _ = index.nbytes
     else:
         assert index.nbytes > 0
@@ -238,7 +238,7 @@ def test_the_same_questions_have_the_same_answers_or_a_clear_error(make, documen
             index.compact()
         with (
             index.accompanied(lambda generation: None),
-            pytest.raises(ValueError, match="commits nothing"),
+            pytest.raises(ValueError, match="there is no commit to accompany"),
         ):
             index.add_documents([9], documents[:1])
     else:
