@@ -25,7 +25,7 @@ def rankings(model: VisionColBERT, name: str, folder: Path) -> dict[str, list[st
     """The pages for every question, best first, all computed at once."""
     method = parse(name).open(folder)
     method.add(collect(model.encode(PAGES.values(), is_query=False)))
-    queries = collect(model.encode_queries(QUESTIONS.values()))
+    queries = collect(model.encode(QUESTIONS.values()))
     return {
         query: [list(PAGES)[i] for i in hits.rows]
         for query, hits in zip(QUESTIONS, method.search(queries, len(PAGES)), strict=True)

@@ -7,7 +7,6 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import NamedTuple, NoReturn
 
 import numpy as np
@@ -85,12 +84,7 @@ class Uploader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _type: object, exception: object, _traceback: object) -> None:
         try:
             while exception is None and self._sent:
                 self._confirm()
