@@ -10,7 +10,7 @@ The folders follow the data, from token embeddings to search results:
     compiled eigensolver.
 ``vectors/``
     Subspaces to one vector to few bits: ``packing`` (the quadratic kernel), ``projection``,
-    ``encoder``, ``quantization`` (int8, int4 and 1-bit codes and their scan).
+    ``encoder``, ``quantization`` (codes of 8, 4, 2 and 1 bits and their scan).
 ``storage/``
     Crash-safe files of named columns. It knows documents and arrays, not eigenvectors.
 ``scores/``

@@ -69,7 +69,7 @@ def index(
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="Precision on disk: float32, float16, int8; of single vectors also int4, binary."
+            help="Precision on disk: float32, float16, int8; of single vectors also int4, int2, binary."
         ),
     ] = None,
     backend: Annotated[

@@ -19,6 +19,7 @@ from ..errors import IndexLockedError, UnknownDocumentError
 from ..indexes import databases
 from ..indexes.documents import ACCOMPANIED
 from ..indexes.open_index import holds_index, open_index
+from ..indexes.single_vector import EigenLISVIndex
 from ..models.encoder import Advance, Encoder, fingerprint_of, ignore, is_gone
 from ..scores.explanation import explain_found, spectrum
 from ..storage import DocumentId, Store
@@ -152,6 +153,7 @@ class CorpusIndex(ABC):
         documents, nbytes = len(self), None
         with suppress(ValueError):  # a remote database does not report its size
             nbytes = index.nbytes
+        codes = {"agreement": index.agreement} if isinstance(index, EigenLISVIndex) else {}
         return {
             "path": str(self.path),
             "kind": index.kind,
@@ -160,6 +162,7 @@ class CorpusIndex(ABC):
             "dim": index.dim,
             "bytes": nbytes,
             "bytes_per_document": None if nbytes is None else round(nbytes / max(documents, 1)),
+            **codes,
             "settings": asdict(index.settings),
             "model": self.model,
             "generation": index.generation,

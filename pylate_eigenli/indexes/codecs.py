@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
@@ -18,8 +19,11 @@ from ..tokens import TokenBatch, offsets_of
 from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
 from . import columns
+from .agreement import ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, sample_documents
 from .columns import DocumentColumns, Rows
 from .settings import Settings, SVSettings
+
+_AGREEMENT = "codes.agreement"
 
 
 class Codec(Protocol):
@@ -124,18 +128,23 @@ class VectorCodec:
     settings: SVSettings
     encoder: VectorEncoder
     fitted: bool = False
+    agreement: float | None = None
 
     @classmethod
     def load(cls, settings: SVSettings, arrays: Mapping[str, NDArray[Any]]) -> VectorCodec:
         """Return the codec of a collection, given its arrays."""
-        return cls(settings, VectorEncoder.from_arrays(arrays, settings), True)
+        agreed = float(arrays[_AGREEMENT][0]) if _AGREEMENT in arrays else None
+        return cls(settings, VectorEncoder.from_arrays(arrays, settings), True, agreed)
 
     @property
     def subspaces(self) -> SubspaceEncoder:
         return self.encoder.subspaces
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        return self.encoder.to_arrays()
+        arrays = self.encoder.to_arrays()
+        return (
+            arrays if self.agreement is None else arrays | {_AGREEMENT: np.array([self.agreement])}
+        )
 
     def width(self, dim: int) -> int:
         return self.encoder.width
@@ -150,14 +159,35 @@ class VectorCodec:
         packed = encoder.subspaces.packed(tokens, subspaces)
         codec = self
         if not self.fitted:
-            codec = replace(self, encoder=encoder.centred_on(packed), fitted=True)
+            codec = replace(self, encoder=encoder.centred_on(packed, tokens), fitted=True)
         if self.settings.keep_tokens != "none":
             kept = columns.of_tokens(ids, tokens, self.settings.keep_tokens)
         elif subspaces is not None:
             kept = columns.of_subspaces(ids, subspaces, "float16")
         else:
             kept = columns.of_nothing(ids)
-        return codec, codec.with_vectors(kept, codec.encoder.vectors(packed))
+        vectors = codec.encoder.vectors(packed)
+        documents = codec.with_vectors(kept, vectors)
+        if not self.fitted and columns.has_codes(documents) and len(ids) >= FEWEST_DOCUMENTS:
+            codec = codec._measured(tokens, vectors, documents)
+        return codec, documents
+
+    def _measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> VectorCodec:
+        """Return the codec with the agreement of its codes with the vectors they stand for."""
+        runs, owners = pseudo_queries(tokens)
+        plain = Queries(runs, self.subspaces.transforms.queries(runs))
+        queries = torch.from_numpy(self.encoder.encode_queries(plain).vectors)
+        chosen = np.union1d(sample_documents(len(vectors)), owners)
+        coded = torch.from_numpy(self.scores(documents, chosen, queries))
+        agreed = agreement(queries @ vectors[chosen].mT, coded, np.searchsorted(chosen, owners))
+        if agreed < ENOUGH:
+            warnings.warn(
+                f"codes of dtype={self.settings.dtype!r} keep a correlation of {agreed:.2f} with the "
+                "exact scores of these documents: the index will find others. Use a dtype of more "
+                "bits, or standardise the tokens",
+                stacklevel=2,
+            )
+        return replace(self, agreement=agreed)
 
     def with_queries(self, queries: TokenBatch) -> VectorCodec:
         subspaces = self.subspaces.with_queries(queries)
@@ -170,14 +200,14 @@ class VectorCodec:
     def read(self, rows: Rows, chosen: NDArray[np.int64]) -> Tensor:
         """Return the vectors that the index searches, centred or projected. Shape: (n, width)."""
         stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
-        return stored.decode(self.encoder.axis)
+        return stored.decode(self.encoder.axis, self.encoder.mean_row)
 
     def scores(
         self, rows: Rows, chosen: slice | NDArray[np.int64], queries: Tensor
     ) -> NDArray[np.float32]:
         """Return the inner products of queries (m, width) with such vectors. Shape: (m, chosen)."""
         stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
-        return stored.scores(queries, self.encoder.axis)
+        return stored.scores(queries, self.encoder.axis, self.encoder.mean_row)
 
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
         return self.encoder.uncentred(self.read(rows, documents))

@@ -7,6 +7,7 @@
 ``token``          per row       token embeddings, by ``keep_tokens``
 ``vector``         per document  the single vector, floats or codes
 ``vector_along``   per document  what a code leaves along the axis
+``vector_row``     per document  what a code leaves in the row of the mean token
 ``label``          per document  a number that grows and is never used again
 =================  ============  ===================================================================
 
@@ -25,11 +26,11 @@ from numpy.typing import NDArray
 from ..spectral.subspace import Subspaces
 from ..storage import DocumentId, Segment
 from ..tokens import TokenBatch, offsets_of
-from ..vectors.quantization import StoredVectors, VectorDtype
+from ..vectors.quantization import Codes, StoredVectors, VectorDtype
 from ..vectors.rows import RowDtype, StoredRows
 
 _BASIS, _FLOOR, _TOKEN, _LABEL = "basis", "floor", "token", "label"
-_VECTOR, _ALONG = "vector", "vector_along"
+_VECTOR, _ALONG, _ROW = "vector", "vector_along", "vector_row"
 
 
 class Rows(Protocol):
@@ -120,6 +121,8 @@ def of_nothing(ids: Sequence[DocumentId]) -> DocumentColumns:
 def with_vectors(columns: DocumentColumns, vectors: StoredVectors) -> DocumentColumns:
     """Return documents with a vector each."""
     named = {_VECTOR: vectors.values, _scale_of(_VECTOR): vectors.scales, _ALONG: vectors.along}
+    if vectors.row is not None:
+        named |= {_ROW: vectors.row.values, _scale_of(_ROW): vectors.row.scales}
     given = {name: array for name, array in named.items() if array is not None}
     return replace(columns, documents={**given, **columns.documents})
 
@@ -143,6 +146,11 @@ def has_bases(rows: Rows) -> bool:
 def has_tokens(rows: Rows) -> bool:
     """Return whether documents come with their tokens."""
     return rows.has(_TOKEN)
+
+
+def has_codes(rows: Rows) -> bool:
+    """Return whether documents come with vectors of small integers."""
+    return rows.has(_scale_of(_VECTOR))
 
 
 def bases(rows: Rows) -> StoredRows:
@@ -173,7 +181,11 @@ def vectors(
         rows.column(name)[chosen] if rows.has(name) else None
         for name in (_scale_of(_VECTOR), _ALONG)
     )
-    return StoredVectors(rows.column(_VECTOR)[chosen], dtype, dim, scales, along)
+    row = None
+    if rows.has(_ROW):
+        values = rows.column(_ROW)[chosen]
+        row = Codes(values, rows.column(_scale_of(_ROW))[chosen], 8, values.shape[1])
+    return StoredVectors(rows.column(_VECTOR)[chosen], dtype, dim, scales, along, row)
 
 
 def kept(rows: Rows, documents: NDArray[np.int64]) -> list[NDArray[np.float32]]:
@@ -192,7 +204,7 @@ def _stored_rows(rows: Rows, name: str) -> StoredRows:
 
 def without_vectors(columns: DocumentColumns) -> DocumentColumns:
     """Return documents with what they are re-ranked from only."""
-    of_vectors = {_VECTOR, _scale_of(_VECTOR), _ALONG, _LABEL}
+    of_vectors = {_VECTOR, _scale_of(_VECTOR), _ALONG, _ROW, _scale_of(_ROW), _LABEL}
     rest = {name: x for name, x in columns.documents.items() if name not in of_vectors}
     return replace(columns, documents=rest)
 

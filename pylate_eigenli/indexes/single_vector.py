@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,43 @@ from .settings import KeepTokens, SVSettings
 from .vector_search import VectorSearch
 
 
+@dataclass(frozen=True)
+class VectorStats:
+    """Size of an index of vectors, and the quality of its codes.
+
+    Parameters
+    ----------
+    documents
+        Number of documents.
+    dim
+        Dimension d of the token vectors, 0 while the index is empty.
+    vector_dim
+        Dimension D of the single vectors.
+    bytes_on_disk
+        Size of all files, removed documents that still take space included.
+    bytes_per_document
+        ``bytes_on_disk / documents``.
+    agreement
+        Mean correlation of the codes' scores with those of the vectors they stand for, on the
+        first documents. None for floats, and if the first batch was too small to tell.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> index = EigenLISVIndex(tempfile.mkdtemp(), k=2, dtype="int8", show_progress=False)
+    >>> index.add_documents(range(30), torch.randn(30, 9, 8)).stats().agreement > 0.99
+    True
+    """
+
+    documents: int
+    dim: int
+    vector_dim: int
+    bytes_on_disk: int
+    bytes_per_document: float
+    agreement: float | None
+
+
 class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     """Index of one vector per document whose inner product with a query's vector is its score.
 
@@ -50,7 +87,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         ``keep_bases``: the vector is not longer for it, and no eigenvectors are needed.
     dtype
         Precision of the vectors: ``"float32"``, ``"float16"``, ``"int8"`` (the default),
-        ``"int4"`` or ``"binary"``, one bit per dimension.
+        ``"int4"``, ``"int2"`` or ``"binary"``, one bit per dimension. :meth:`stats` tells how well
+        codes keep the exact scores, and a warning does if they do not.
     keep_tokens
         Whether to keep the token embeddings for re-ranking, and how: ``"none"`` (the default),
         ``"float16"`` or ``"int8"``.
@@ -213,6 +251,23 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         if wanted != "none":
             reranker = Reranker(wanted, queries, self._collection.codec(state), self.tokens_of)
         return SearchRequest(queries, k, reranker, max(n_candidates or self.n_candidates, k))
+
+    def stats(self) -> VectorStats:
+        """Return the number of documents, their size, and how well codes keep exact scores."""
+        documents, nbytes = len(self), self.nbytes
+        return VectorStats(
+            documents=documents,
+            dim=self.dim or 0,
+            vector_dim=self.vector_dim or 0,
+            bytes_on_disk=nbytes,
+            bytes_per_document=nbytes / documents if documents else 0.0,
+            agreement=self.agreement,
+        )
+
+    @property
+    def agreement(self) -> float | None:
+        """How well codes keep exact scores, see :class:`VectorStats`."""
+        return self._collection.codec(self._snapshot).agreement
 
     def build(self) -> Self:
         """Bring the ANN structure up to date with all documents, made anew if many were removed."""

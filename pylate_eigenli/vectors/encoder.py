@@ -16,6 +16,7 @@ from ..spectral.filters import Saturating, as_filter
 from ..spectral.settings import SpectralSettings
 from ..spectral.subspace import Subspaces, subspaces_of
 from ..tokens import TokenBatch
+from .mean_row import MeanRow
 from .packing import pack_queries, pack_subspaces, packed_dim, unpack, unpacked_dim
 from .projection import SVProjection, TokenProjection
 from .quantization import StoredVectors, VectorDtype
@@ -23,6 +24,8 @@ from .soft import soft_vectors
 from .token_transforms import TokenTransforms, named
 
 _PROJECTION, _CENTRE, _AXIS = "projection.vectors", "centre", "axis"
+_MEAN_TOKEN = "mean_token"
+_NO_MEAN = 1e-3  # the length of a mean token that says nothing, of the length of a token
 _ISOTROPIC_DOCUMENTS = 32  # that the centre is an average of, besides those of the first batch
 
 
@@ -128,8 +131,10 @@ class VectorEncoder:
         What is subtracted from vectors that are not projected, near the mean of all of them: few
         bits are best spent on what documents do not have in common. Shape: (D,), float32.
     axis
-        The direction of that mean, see :mod:`pylate_eigenli.vectors.quantization`. Shape: (D,),
-        float32.
+        The direction of that mean, see :mod:`pylate_eigenli.vectors.quantization`; of what it has
+        outside the mean row, if there is one. Shape: (D,), float32.
+    mean_row
+        The row of the mean token, in vectors that are not projected.
 
     Examples
     --------
@@ -148,6 +153,7 @@ class VectorEncoder:
     projection: SVProjection | None = None
     centre: Tensor | None = field(default=None, repr=False)
     axis: Tensor | None = field(default=None, repr=False)
+    mean_row: MeanRow | None = field(default=None, repr=False)
 
     @classmethod
     def from_arrays(
@@ -155,12 +161,13 @@ class VectorEncoder:
     ) -> VectorEncoder:
         """Return what :meth:`to_arrays` has made arrays of; others among them are ignored."""
         kept = named(arrays, _PROJECTION)
-        centre, axis = arrays.get(_CENTRE), arrays.get(_AXIS)
+        centre, axis, token = (arrays.get(name) for name in (_CENTRE, _AXIS, _MEAN_TOKEN))
         return cls(
             SubspaceEncoder.from_arrays(arrays, settings),
             SVProjection.from_arrays(kept) if kept else None,
             None if centre is None else torch.tensor(centre),
             None if axis is None else torch.tensor(axis),
+            None if token is None else MeanRow(torch.tensor(token)),
         )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -170,6 +177,8 @@ class VectorEncoder:
             kept = self.projection.to_arrays()
             arrays |= {f"{_PROJECTION}.{name}": array for name, array in kept.items()}
         vectors = {_CENTRE: self.centre, _AXIS: self.axis}
+        if self.mean_row is not None:
+            vectors[_MEAN_TOKEN] = self.mean_row.direction
         return arrays | {name: v.numpy() for name, v in vectors.items() if v is not None}
 
     @property
@@ -185,10 +194,11 @@ class VectorEncoder:
             raise ValueError("the encoder has seen no documents yet: see centred_on")
         return self.centre
 
-    def centred_on(self, packed: Tensor) -> VectorEncoder:
+    def centred_on(self, packed: Tensor, tokens: TokenBatch | None = None) -> VectorEncoder:
         """Return the encoder with centre and axis chosen for kernel vectors like those given (n, D).
 
-        The average k-dimensional subspace, (k / d) I, counts as some of them, so that a first
+        The mean token is that of the documents' tokens. If they are not given, the direction that
+        the documents have most of stands in for it. The average k-dimensional subspace, (k / d) I, counts as some of them, so that a first
         batch of few documents does no harm.
         """
         if self.projection is not None:
@@ -197,7 +207,21 @@ class VectorEncoder:
         isotropic = _isotropic(self.subspaces.settings.k, unpacked_dim(packed.shape[1]))
         total = packed.sum(0, dtype=torch.float64) + _ISOTROPIC_DOCUMENTS * isotropic
         centre = (total / (len(packed) + _ISOTROPIC_DOCUMENTS)).float()
-        return replace(self, centre=centre, axis=torch.nn.functional.normalize(centre, dim=0))
+        mean_row = MeanRow(self._mean_direction(centre, tokens))
+        outside = centre[None].clone()
+        mean_row.add(outside, mean_row.coordinates(outside), -1)
+        axis = torch.nn.functional.normalize(outside[0], dim=0)
+        return replace(self, centre=centre, axis=axis, mean_row=mean_row)
+
+    def _mean_direction(self, centre: Tensor, tokens: TokenBatch | None) -> Tensor:
+        if tokens is not None:
+            transformed = self.subspaces.transforms.documents(tokens).tokens.double().cpu()
+            mean = transformed.mean(0)
+            # Rounding leaves a little of tokens that were centred.
+            if mean.norm() > _NO_MEAN * transformed.norm(dim=1).mean():
+                return torch.nn.functional.normalize(mean, dim=0).float()
+        directions: Tensor = torch.linalg.eigh(unpack(centre[None])[0].double())[1]
+        return directions[:, -1].float()
 
     def vectors(self, packed: Tensor) -> Tensor:
         """Return the vectors to store of kernel vectors (n, D), which are overwritten."""
@@ -207,7 +231,7 @@ class VectorEncoder:
 
     def stored(self, vectors: Tensor, dtype: VectorDtype) -> StoredVectors:
         """Return vectors (n, width) at the precision of a dtype."""
-        return StoredVectors.encode(vectors, dtype, self.axis)
+        return StoredVectors.encode(vectors, dtype, self.axis, self.mean_row)
 
     def uncentred(self, vectors: Tensor) -> Tensor:
         """Return vectors as kernel vectors again, in place; projected ones stay as they are."""

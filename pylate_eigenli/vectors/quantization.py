@@ -4,7 +4,7 @@ Floats are kept as they are. Codes are small integers:
 
 A vector x is kept as D small unsigned integers u and one scale: x_i is about (u_i - middle) scale,
 where middle is half the largest integer. With 8 / bits integers to a byte that is D, D / 2 or D / 8
-bytes for 8, 4 or 1 bit. Queries stay in floating point, so only the documents' rounding costs::
+bytes for 8, 4 or 1 bit, and D / 4 for 2. Queries stay in floating point, so only the documents' rounding costs::
 
     <q, x>  ~  scale * (sum_i q_i u_i  -  middle * sum_i q_i)
 
@@ -14,7 +14,8 @@ query components and needs no shuffling, which is what makes it fast.
 
 The part of a vector along an *axis*, the direction of the vectors' mean, is kept apart as one float.
 Documents differ in how much of it they have, by their length for instance, and in a code of few bits
-that difference would drown everything else.
+that difference would drown everything else. So would errors in what all queries read: the row of the
+mean token is kept apart as well, at 8 bits (:mod:`pylate_eigenli.vectors.mean_row`).
 """
 
 from __future__ import annotations
@@ -30,17 +31,44 @@ from torch import Tensor
 
 from ..spectral.kernels.compiled import reordered
 from ..spectral.kernels.threads import for_ranges
+from .mean_row import MeanRow
 
-Bits = Literal[1, 4, 8]
-VectorDtype = Literal["float32", "float16", "int8", "int4", "binary"]
+Bits = Literal[1, 2, 4, 8]
+VectorDtype = Literal["float32", "float16", "int8", "int4", "int2", "binary"]
 VECTOR_DTYPES: tuple[VectorDtype, ...] = get_args(VectorDtype)
 
-_BITS: dict[str, Bits] = {"int8": 8, "int4": 4, "binary": 1}
+_BITS: dict[str, Bits] = {"int8": 8, "int4": 4, "int2": 2, "binary": 1}
 # From this many queries on it pays to turn codes back into floats for a matrix product.
 _FEW_QUERIES = 4
 _FLOAT_BLOCK_BYTES = 32 << 20  # large enough that starting the threads costs nothing
-# The step of a 4-bit quantiser with the least error for a normal variable, in deviations.
-_BEST_STEP = {4: 0.3352}
+# The step of a quantiser with the least error for a normal variable, in deviations.
+_BEST_STEP = {2: 0.9957, 4: 0.3352}
+
+
+@reordered
+def _nearest_step(row: Any, step: float) -> tuple[float, float]:
+    """Return the step near a given one whose 2-bit code has the smallest angle with row (D,).
+
+    Also the scale that makes the projection of the row onto the code exact. Real vectors have
+    longer tails than normal ones, so that no fixed step is best.
+    """
+    best, chosen, scale = -1.0, 0.0, 0.0
+    absolute, square = 0.0, 0.0
+    for i in range(row.shape[0]):
+        absolute += abs(row[i])
+        square += row[i] * row[i]
+    for tenths in range(6, 17):
+        tried = np.float32(step * tenths / 10)
+        beyond, count = np.float32(0), 0
+        for i in range(row.shape[0]):
+            value = abs(row[i])
+            beyond += value if value >= tried else np.float32(0)
+            count += 1 if value >= tried else 0
+        product = absolute / 2 + beyond  # with levels of 1/2, and 3/2 beyond the step
+        cosine = product / math.sqrt(row.shape[0] / 4 + 2 * count)
+        if cosine > best:
+            best, chosen, scale = cosine, float(tried), square / product
+    return chosen, scale
 
 
 @reordered
@@ -66,6 +94,9 @@ def _encode(x: Any, bits: int, best_step: float, codes: Any, scales: Any) -> Non
             if best_step > 0:
                 scale = min(scale, np.float32(best_step * math.sqrt(square / row.shape[0])))
         scales[n] = scale
+        if bits == 2 and scale > 0:
+            chosen, exact = _nearest_step(row, best_step * math.sqrt(square / row.shape[0]))
+            scale, scales[n] = np.float32(chosen), np.float32(exact)
         inverse = np.float32(1) / scale if scale > 0 else np.float32(0)
         code[:] = 0
         for plane in range(planes):
@@ -219,6 +250,8 @@ class StoredVectors:
         Of codes. Shape: (n,), float32.
     along
         Of codes with an axis, what to add along it. Shape: (n,), float32.
+    row
+        Of codes with a mean row, what to add to it, rounded. Shape: (n, d).
 
     Examples
     --------
@@ -233,21 +266,37 @@ class StoredVectors:
     dim: int
     scales: NDArray[np.float32] | None = None
     along: NDArray[np.float32] | None = None
+    row: Codes | None = None
 
     @classmethod
-    def encode(cls, vectors: Tensor, dtype: VectorDtype, axis: Tensor | None) -> StoredVectors:
-        """Round vectors (n, D), float32, given an axis of length 1 (D,) or none."""
+    def encode(
+        cls,
+        vectors: Tensor,
+        dtype: VectorDtype,
+        axis: Tensor | None,
+        mean_row: MeanRow | None = None,
+    ) -> StoredVectors:
+        """Round vectors (n, D), float32, given an axis of length 1 (D,) or none.
+
+        If there is a mean row, the axis is orthogonal to it.
+        """
         dim = vectors.shape[1]
         if dtype not in _BITS:
             return cls(vectors.numpy().astype(dtype, copy=False), dtype, dim)
-        if axis is None:
-            codes = Codes.encode(vectors, _BITS[dtype])
-            return cls(codes.values, dtype, dim, codes.scales)
-        along = vectors @ axis
-        codes = Codes.encode(torch.addr(vectors, along, axis, alpha=-1), _BITS[dtype])
-        # What rounding has put back along the axis is taken off again: that part is exact.
-        left = along.numpy() - codes.scores(axis[None])[0]
-        return cls(codes.values, dtype, dim, codes.scales, left)
+        rest, row, left = vectors, None, None
+        if axis is not None:
+            along = vectors @ axis
+            rest = torch.addr(rest, along, axis, alpha=-1)
+        if mean_row is not None:
+            coordinates = mean_row.coordinates(vectors)
+            rest = mean_row.add(rest.clone(), coordinates, -1)
+        codes = Codes.encode(rest, _BITS[dtype])
+        # What rounding has put back along the axis and into the row is taken off again.
+        if axis is not None:
+            left = along.numpy() - codes.scores(axis[None])[0]
+        if mean_row is not None:
+            row = Codes.encode(coordinates - mean_row.coordinates(codes.decode()), 8)
+        return cls(codes.values, dtype, dim, codes.scales, left, row)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -255,25 +304,32 @@ class StoredVectors:
     @property
     def nbytes(self) -> int:
         """Bytes that the vectors take."""
-        parts = (self.values, self.scales, self.along)
+        row = () if self.row is None else (self.row.values, self.row.scales)
+        parts = (self.values, self.scales, self.along, *row)
         return sum(part.nbytes for part in parts if part is not None)
 
-    def decode(self, axis: Tensor | None) -> Tensor:
+    def decode(self, axis: Tensor | None, mean_row: MeanRow | None = None) -> Tensor:
         """Return the vectors, in memory of their own. Shape: (n, D), float32."""
         if self.scales is None:
             return torch.tensor(self.values, dtype=torch.float32)
         vectors = self._codes(self.scales).decode()
         if self.along is not None and axis is not None:
             vectors.addr_(torch.tensor(self.along), axis)
+        if self.row is not None and mean_row is not None:
+            mean_row.add(vectors, self.row.decode())
         return vectors
 
-    def scores(self, queries: Tensor, axis: Tensor | None) -> NDArray[np.float32]:
+    def scores(
+        self, queries: Tensor, axis: Tensor | None, mean_row: MeanRow | None = None
+    ) -> NDArray[np.float32]:
         """Return the inner products with queries (m, D), float32. Shape: (m, n)."""
         if self.scales is None:
             return self._float_scores(queries)
         products = self._codes(self.scales).scores(queries)
         if self.along is not None and axis is not None:
             products += np.outer(queries @ axis, self.along)
+        if self.row is not None and mean_row is not None:
+            products += self.row.scores(mean_row.coordinates(queries))
         return products
 
     def _codes(self, scales: NDArray[np.float32]) -> Codes:

@@ -161,6 +161,7 @@ class TestIndex:
         about = report("info", tmp_path / "sv")
         assert (about["kind"], about["documents"], about["dim"]) == ("eigenli-sv", 20, 8)
         assert about["settings"].items() >= {"dtype": "binary", "keep_tokens": "int8"}.items()
+        assert 0 < about["agreement"] <= 1
         found = report("search", tmp_path / "sv", TEXTS[3], "--rerank", "maxsim", "--top", 1)
         assert found["hits"][0]["id"] == "d3"
 

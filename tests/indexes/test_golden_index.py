@@ -3,7 +3,7 @@
 They are in ``data/golden_v1`` (subspaces) and ``data/golden_sv_v1`` (single vectors) and were
 written by ``python tests/indexes/test_golden_index.py FOLDER``. ``data/golden_v1_1`` and
 ``data/golden_sv_v1_1`` have their background in an array of the collection, where it was in the
-manifest before. A later version of the format gets folders of its own; these files stay as they are.
+manifest before. ``data/golden_sv_v1_2`` keeps the row of the mean token apart. A later version of the format gets folders of its own; these files stay as they are.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from numpy.typing import NDArray
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection
 from pylate_eigenli.indexes.collection import stored_background
 from pylate_eigenli.storage import Store
+from pylate_eigenli.vectors.encoder import VectorEncoder
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -44,7 +46,17 @@ RECIPES: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {
     ),
     "golden_v1_1": (EigenLIIndex, {"float16": RIDGE}),
     "golden_sv_v1_1": (EigenLISVIndex, {"int8": {**RIDGE, "keep_tokens": "int8"}}),
+    "golden_sv_v1_2": (
+        EigenLISVIndex,
+        {
+            "int8": {"keep_tokens": "int8"},
+            "int4": {**RIDGE, "keep_tokens": "int8"},
+            "int2": {"keep_bases": True},
+            "binary": {**RIDGE, "keep_bases": True},
+        },
+    ),
 }
+WITHOUT_MEAN_ROW = ("golden_sv_v1", "golden_sv_v1_1")
 
 
 def tokens(seed: int, n: int) -> NDArray[np.float64]:
@@ -89,6 +101,18 @@ def answers(index: Any) -> dict[str, Any]:
         "kept": [matrix.tolist() for matrix in rows],
         "reranked": [[[hit["id"], hit["score"]] for hit in result] for result in reranked],
     }
+
+
+_centred_on = VectorEncoder.centred_on
+
+
+def without_mean_row(*arguments: Any) -> VectorEncoder:
+    """The encoder as it was fitted before the row of the mean token was kept apart."""
+    encoder = _centred_on(*arguments)
+    if encoder.centre is None:
+        return encoder
+    axis = torch.nn.functional.normalize(encoder.centre, dim=0)
+    return replace(encoder, axis=axis, mean_row=None)
 
 
 def assert_close(got: Any, expected: Any, tolerance: float) -> None:
@@ -143,7 +167,9 @@ class TestGoldenIndex:
             assert [i for i in ("new", 2, "2", "ünï", -5) if i not in index] == []
             assert len(index) == 5
 
-    def test_is_what_its_recipe_makes(self, tmp_path, kind, dtype, expected):
+    def test_is_what_its_recipe_makes(self, tmp_path, kind, dtype, expected, monkeypatch):
+        if kind in WITHOUT_MEAN_ROW:
+            monkeypatch.setattr(VectorEncoder, "centred_on", without_mean_row)
         got = answers(write(tmp_path, kind, dtype))
         # Another machine may round another entry of a basis up, but cannot make another index.
         for name in expected.keys() - {"bases", "kept"}:

@@ -182,7 +182,7 @@ class TestReopening:
 class TestBadInput:
     @pytest.mark.parametrize(
         "options",
-        [{"dtype": "int2"}, {"backend": "annoy"}, {"keep_tokens": "bfloat16"}, {"k": 0}],
+        [{"dtype": "int3"}, {"backend": "annoy"}, {"keep_tokens": "bfloat16"}, {"k": 0}],
     )
     def test_unknown_choices_are_named(self, tmp_path, options):
         with pytest.raises(ValueError, match=str(next(iter(options)))):

@@ -1,4 +1,4 @@
-"""Codes: what rounding to 1, 4 and 8 bits keeps of a vector, and how it is scored."""
+"""Codes: what rounding to 1, 2, 4 and 8 bits keeps of a vector, and how it is scored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pylate_eigenli.vectors.quantization import Codes, code_width
 
-BITS = (1, 4, 8)
+BITS = (1, 2, 4, 8)
 
 
 def vectors(seed: int, n: int, dim: int) -> torch.Tensor:

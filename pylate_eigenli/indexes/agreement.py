@@ -1,0 +1,71 @@
+"""How well codes keep the scores of the vectors they stand for, measured while both are at hand.
+
+Runs of tokens of some documents serve as queries. The document that a run is from would find itself
+whatever the code, and does not count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..tokens import TokenBatch, offsets_of
+
+FEWEST_DOCUMENTS = 20
+"""A ranking of fewer says nothing."""
+ENOUGH = 0.9
+"""Below, codes find other documents than the vectors they stand for."""
+_DOCUMENTS, _QUERIES, _TOKENS = 1024, 32, 32
+
+
+def sample_documents(n: int) -> NDArray[np.int64]:
+    """Return which of n documents to measure, spread over all of them."""
+    return np.unique(np.linspace(0, n - 1, min(n, _DOCUMENTS)).astype(np.int64))
+
+
+def pseudo_queries(tokens: TokenBatch) -> tuple[TokenBatch, NDArray[np.int64]]:
+    """Return runs of tokens of some documents, and the documents' positions.
+
+    Examples
+    --------
+    >>> from pylate_eigenli.tokens import collect
+    >>> queries, owners = pseudo_queries(collect([[[1.0, 0.0]], [[0.0, 1.0]]]))
+    >>> len(queries), owners
+    (2, array([0, 1]))
+    """
+    owners = np.unique(np.linspace(0, len(tokens) - 1, _QUERIES).astype(np.int64))
+    begin, end = tokens.offsets[owners], tokens.offsets[owners + 1]
+    first = np.maximum((begin + end - _TOKENS) // 2, begin)  # from the middle of the document
+    last = np.minimum(first + _TOKENS, end)
+    runs = [tokens.tokens[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+    return TokenBatch(torch.cat(runs).cpu(), offsets_of(last - first)), owners
+
+
+def agreement(exact: Tensor, coded: Tensor, owners: NDArray[np.int64]) -> float:
+    """Return the mean correlation of two scores of documents, over queries.
+
+    Parameters
+    ----------
+    exact, coded
+        The scores. Shape: (queries, documents).
+    owners
+        For each query the document that does not count. Shape: (queries,).
+
+    Examples
+    --------
+    >>> scores = torch.tensor([[9.0, 1.0, 2.0, 3.0]])
+    >>> agreement(scores, torch.tensor([[0.0, 10.0, 20.0, 30.0]]), np.array([0]))
+    1.0
+    """
+    others = torch.ones_like(exact, dtype=torch.bool)
+    others[torch.arange(len(owners)), torch.from_numpy(owners)] = False
+    shape = (len(exact), exact.shape[1] - 1)
+    ours, theirs = (scores[others].reshape(shape).double() for scores in (exact, coded))
+    ours, theirs = (x - x.mean(1, keepdim=True) for x in (ours, theirs))
+    lengths = ours.norm(dim=1) * theirs.norm(dim=1)
+    # Documents that all score alike are in no order that a code could break.
+    alike = ours.abs().amax(1) <= 1e-5 * exact.abs().amax(1).double()
+    correlations = (ours * theirs).sum(1) / lengths.clamp_min(1e-300)
+    return round(float(correlations.where(~alike, 1.0).mean()), 4)
