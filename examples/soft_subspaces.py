@@ -23,7 +23,7 @@ documents = model.encode(zen, is_query=False)
 queries = model.encode([" ".join(line.split()[:4]) for line in zen[::2]], is_query=True)
 
 found = analyze(documents)
-print(f"effective rank {found.effective_rank:.1f}; k = {found.k}, {found.filter}: {found.reason}")
+print(f"effective rank {found.effective_rank:.1f}; k = {found.k}, {found.preset}: {found.reason}")
 
 # Without relevance judgements, settings are judged by how well they agree with MaxSim.
 tuning = tune(range(len(zen)), documents, queries, ks=[4, 8, 16], show_progress=False)
@@ -31,12 +31,14 @@ print(f"tuned to {tuning.options}: {tuning.best.score:.3f}, paper {tuning.paper.
 
 folder = tempfile.mkdtemp()
 tuned = EigenLIIndex(folder, "tuned", show_progress=False, **tuning.options)
-# The preset: ridge filter, spectral idf 0.4, background 0.75; here in one vector of 1 bit.
+# The preset standardises tokens by the statistics of the collection; here in one vector of 1 bit.
 plus = EigenLISVIndex(folder, "plus", preset="plus", dtype="binary", show_progress=False)
 
 query = model.encode(["errors should not be hidden"], is_query=True)
 for index in (tuned, plus):
     index.add_documents(range(len(zen)), documents)
+    if index.settings.standardise:
+        index.fit_queries(queries)
     print([zen[hit["id"]] for hit in index(query, k=2)[0]])
-# Idf and background are the query's business: another search may do without.
-print([zen[hit["id"]] for hit in plus(query, k=2, idf=0, background=0)[0]])
+# The background is subtracted from queries: another search may do without.
+print([zen[hit["id"]] for hit in plus(query, k=2, background=0)[0]])

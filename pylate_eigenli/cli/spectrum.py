@@ -1,4 +1,4 @@
-"""``eigenli spectrum``: the spectra of documents, and a recommended k and filter."""
+"""``eigenli spectrum``: the spectra of documents, and a recommended k and preset."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def spectrum(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compute the spectra of documents and recommend a k and a filter."""
+    """Compute the spectra of documents and recommend a k and a preset."""
     with one_line_errors(debug):
         from ..corpus.passages import Cutter
         from ..corpus.sources import open_source
@@ -73,7 +73,7 @@ def _values(found: Analysis) -> dict[str, Any]:
         "energy": found.energy,
         "shorter": found.shorter,
         "spectrum": found.spectra.mean(0).tolist(),
-        "recommended": {"k": found.k, "filter": found.filter, "reason": found.reason},
+        "recommended": {"k": found.k, "preset": found.preset, "reason": found.reason},
     }
 
 
@@ -89,4 +89,4 @@ def _show(found: Analysis) -> None:
     for k, share in found.energy.items():
         table.add_row(str(k), f"{share:.1%}", f"{found.shorter[k]:.1%}")
     console.print(table)
-    console.print(f"Recommended: k = {found.k}, filter = {found.filter}: {found.reason}.")
+    console.print(f"Recommended: k = {found.k}, preset = {found.preset}: {found.reason}.")

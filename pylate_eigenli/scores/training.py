@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..spectral.settings import PRESETS, Preset, check_choice
+from ..spectral.standardise import CONSTANT
 from ..tokens import pad
 from .scores import as_given, moments_of
 
@@ -121,6 +123,9 @@ class EigenLIScores:
         Exponent of the smooth weights, see :func:`smooth_projector`.
     distillation
         Score each query against its own group of documents only.
+    preset
+        The preset of the index. ``"plus"`` standardises tokens by the statistics of the batch and
+        subtracts the same share of the background.
 
     Examples
     --------
@@ -132,14 +137,22 @@ class EigenLIScores:
     torch.Size([3, 6])
     """
 
-    def __init__(self, k: int = 32, sharpness: float = 8.0, distillation: bool = False) -> None:
+    def __init__(
+        self,
+        k: int = 32,
+        sharpness: float = 8.0,
+        distillation: bool = False,
+        preset: Preset = "paper",
+    ) -> None:
         if k < 1:
             raise ValueError(f"k must be a positive integer, got {k!r}")
         if sharpness <= 0:
             raise ValueError(f"sharpness must be positive, got {sharpness!r}")
         self.k = k
         self.sharpness = sharpness
+        check_choice("preset", preset, tuple(PRESETS))
         self.distillation = distillation
+        self.preset = preset
 
     def __call__(
         self,
@@ -166,7 +179,11 @@ class EigenLIScores:
         Shape: (queries, groups * documents per group), in the order of the groups; with
         ``distillation`` (queries, documents per group).
         """
-        queries = moments_of(queries_embeddings, queries_mask)
+        options = PRESETS[self.preset]
+        if options["standardise"]:
+            queries_embeddings = _standardised(queries_embeddings, queries_mask)
+            documents_embeddings = _standardised(documents_embeddings, documents_mask)
+        queries = _against(moments_of(queries_embeddings, queries_mask), options["background"])
         moments = moments_of(documents_embeddings, documents_mask)
         if moments.ndim != 4:
             raise ValueError(
@@ -193,3 +210,26 @@ class EigenLIScores:
         share = ((self.k - found) / (d - found))[:, None, None]
         identity = torch.eye(d, dtype=projectors.dtype, device=projectors.device)
         return projectors + share * (identity - projectors)
+
+
+def _standardised(embeddings: Any, mask: Any) -> Tensor:
+    """Standardise tokens by their own mean and energy. Padding, which is zero, stays zero."""
+    x = pad(embeddings)
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    present = x.detach().any(-1, keepdim=True)
+    if mask is not None:
+        present = present & torch.as_tensor(mask, device=x.device).bool().unsqueeze(-1)
+    count = present.sum().clamp_min(1)
+    centred = (x - (x * present).flatten(0, -2).sum(0) / count) * present
+    # Equal tokens have no energy; any positive scale leaves them at zero.
+    energy = (centred.square().sum() / count).clamp_min(torch.finfo(x.dtype).eps)
+    return torch.cat([centred / energy.sqrt(), CONSTANT * present.to(x.dtype)], dim=-1)
+
+
+def _against(queries: Tensor, share: float) -> Tensor:
+    """Subtract a share of the mean moment of all queries (n, d, d), scaled to each one's trace."""
+    if not share:
+        return queries
+    traces = torch.diagonal(queries, dim1=-2, dim2=-1).sum(-1)
+    expected = queries.sum(0) / traces.sum().clamp_min(torch.finfo(queries.dtype).tiny)
+    return queries - share * traces[:, None, None] * expected

@@ -1,4 +1,4 @@
-"""Analyze the spectra of a collection: the rank of its documents and a fitting k and filter."""
+"""Analyze the spectra of a collection: the rank of its documents and a fitting k."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from torch import Tensor
 from ..errors import require
 from ..tokens import TokenBatch, collect, split_items
 from .sampling import sample_items
+from .settings import Preset
 
 _LONGEST = 8
 _BATCH = 64
-_ENOUGH = 0.8  # share of the energy that the recommended k holds
-_FEW = 0.1  # share of documents that may be shorter than k
-_STEEP = 0.97  # share of the energy from which on a hard cut and soft weights hardly differ
+_FEW = 0.1  # share of documents shorter than k that goes without saying
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,9 @@ class Analysis:
         For each k, the mean share of the energy in the first k directions.
     shorter
         For each k, the share of documents with fewer than k tokens.
-    k, filter
-        Recommended settings to start with.
+    k, preset
+        Recommended settings. The preset ``"plus"`` wants a sample of queries: see
+        :meth:`pylate_eigenli.EigenLIIndex.fit_queries`.
     reason
         The reason for the recommendation.
 
@@ -75,7 +75,7 @@ class Analysis:
     energy: dict[int, float]
     shorter: dict[int, float]
     k: int
-    filter: str
+    preset: Preset
     reason: str
 
     def plot(self, path: str | os.PathLike[str]) -> None:
@@ -107,7 +107,7 @@ class Analysis:
 
 
 def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Analysis:
-    """Compute the spectra of a sample of documents and recommend a k and a filter.
+    """Compute the spectra of a sample of documents and recommend a k and a preset.
 
     Parameters
     ----------
@@ -142,7 +142,8 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
     energy = {k: min(float(held[k - 1]), 1.0) for k in ks}
     shorter = {k: float((batch.lengths < k).mean()) for k in ks}
     entropy = -(spectra * np.log(np.where(spectra > 0, spectra, 1))).sum(1)
-    k, filter, reason = _recommend(energy, shorter, d)
+    anisotropy = _anisotropy(batch.tokens)
+    k, reason = _recommend(energy, shorter, anisotropy, d)
     return Analysis(
         documents=len(batch),
         dim=d,
@@ -150,12 +151,12 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
         spectra=spectra,
         longest=_spectra(collect(_documents_of(longest), dim=d, device="cpu")),
         effective_rank=float(np.exp(entropy).mean()),
-        anisotropy=_anisotropy(batch.tokens),
+        anisotropy=anisotropy,
         mean=batch.tokens.double().mean(0).numpy(),
         energy=energy,
         shorter=shorter,
         k=k,
-        filter=filter,
+        preset="plus",
         reason=reason,
     )
 
@@ -199,13 +200,19 @@ def _anisotropy(tokens: Tensor) -> float:
     return float((unit.sum(0).square().sum() - n) / (n * (n - 1)))
 
 
-def _recommend(energy: dict[int, float], shorter: dict[int, float], d: int) -> tuple[int, str, str]:
-    """Return the recommended k and filter, and the reason."""
-    k = next((k for k in energy if energy[k] >= _ENOUGH and 2 * k <= d), max(d // 2, 1))
-    held, short = energy[k], shorter[k]
-    why = f"{k} directions hold {held:.0%} of the energy"
-    if held >= _STEEP and short <= _FEW:
-        return k, "hard", f"{why}, so a cut at {k} loses little"
-    if short > _FEW:
-        return k, "soft", f"{why}; {short:.0%} of the documents are shorter than {k} tokens"
-    return k, "soft", f"{why}, so the place of a hard cut would be arbitrary"
+def _recommend(
+    energy: dict[int, float], shorter: dict[int, float], anisotropy: float, d: int
+) -> tuple[int, str]:
+    """Return the recommended k and the reason.
+
+    Subspaces of more than a third of all dimensions stop telling documents apart, whatever share of
+    the energy they hold.
+    """
+    k = max((k for k in energy if 3 * k <= d), default=max(d // 3, 1))
+    reason = (
+        f"{k} of {d} directions tell documents apart; tokens have the mean cosine "
+        f"{anisotropy:.2f}, and standardising removes what they share"
+    )
+    if shorter.get(k, 0) > _FEW:
+        reason += f"; {shorter[k]:.0%} of the documents are shorter than {k} tokens"
+    return k, reason

@@ -3,11 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers.anisotropic import anisotropic
 from helpers.definition import projector, spectrum, unit_rows
 from helpers.strategies import documents, orthogonal
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from pylate_eigenli import EigenLIIndex, EigenLIScores
 from pylate_eigenli.scores.training import smooth_projector
 
 D = 5
@@ -132,3 +134,50 @@ class TestWeights:
         together = smooth_projector(matrices, 2)
         for matrix, expected in zip(matrices, together, strict=True):
             torch.testing.assert_close(smooth_projector(matrix[None], 2)[0], expected)
+
+
+class TestPlus:
+    def batch(self, seed):
+        x = torch.stack(
+            [torch.stack(list(anisotropic(2, seed=seed + i, tokens=12))) for i in range(8)]
+        )
+        queries = torch.stack(list(anisotropic(8, seed=50 + seed, tokens=6)))
+        return queries, x
+
+    def test_scores_rank_documents_as_the_index_of_the_preset_does(self, tmp_path):
+        queries, x = self.batch(1)
+        # Repeated documents: the prior of the mean of few documents has no weight.
+        documents = [d for _ in range(40) for d in x.flatten(0, 1)]
+        index = EigenLIIndex(
+            str(tmp_path), k=8, preset="plus", dtype="float32", show_progress=False
+        )
+        index.add_documents(range(len(documents)), documents).fit_queries(queries)
+        scores = EigenLIScores(k=8, sharpness=60.0, preset="plus")(queries, x)
+        for row, hits in zip(scores, index(queries, k=16, subset=range(16)), strict=True):
+            found = torch.zeros(16)
+            for hit in hits:
+                found[hit["id"]] = hit["score"]
+            assert np.corrcoef(row.numpy(), found.numpy())[0, 1] > 0.97
+
+    def test_padding_and_masks_change_nothing(self):
+        queries, x = self.batch(2)
+        expected = EigenLIScores(k=4, preset="plus")(queries, x)
+        padded = torch.nn.functional.pad(x, (0, 0, 0, 3))
+        torch.testing.assert_close(EigenLIScores(k=4, preset="plus")(queries, padded), expected)
+        garbage = padded.clone()
+        garbage[..., -3:, :] = 7.0
+        mask = torch.ones(garbage.shape[:-1])
+        mask[..., -3:] = 0
+        masked = EigenLIScores(k=4, preset="plus")(queries, garbage, documents_mask=mask)
+        torch.testing.assert_close(masked, expected)
+
+    def test_gradients_reach_every_token(self):
+        queries, x = self.batch(3)
+        x.requires_grad_()
+        EigenLIScores(k=4, preset="plus")(queries, x).diagonal().sum().backward()
+        assert torch.isfinite(x.grad).all()
+        assert x.grad.any(-1).all()
+
+    def test_an_unknown_preset_is_refused(self):
+        with pytest.raises(ValueError, match="preset must be one of"):
+            EigenLIScores(preset="best")
