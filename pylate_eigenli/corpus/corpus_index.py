@@ -89,6 +89,10 @@ class CorpusIndex(ABC):
     def _encoder_of(self, name: str) -> Encoder:
         """Return the encoder of a model, not loaded yet."""
 
+    def likely_queries(self, documents: Sequence[Document]) -> list[str]:
+        """Return texts that stand in for queries, to learn their statistics; none by default."""
+        return []
+
     @abstractmethod
     def contents(self, documents: Sequence[Document]) -> list[Any]:
         """Return the model's input for documents of the catalogue; None if a file is gone."""
@@ -231,8 +235,15 @@ class CorpusIndex(ABC):
     def _commit(
         self, documents: Sequence[Document], tokens: Sequence[Any], about: dict[str, str]
     ) -> int:
+        queries = None
+        if about and self.index.settings.standardise and self.index.dim is None:
+            # Encoded before anything is committed, so that a failing model changes nothing.
+            texts = self.likely_queries(documents)
+            queries = self.encoder.encode_queries(texts) if texts else None
         with self._changing(documents, about):
             self.index.add_documents([document.id for document in documents], tokens)
+            if queries is not None:
+                self.index.fit_queries(queries)
         return len(documents)
 
     def remove(self, documents_ids: Sequence[DocumentId]) -> None:

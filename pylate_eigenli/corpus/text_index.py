@@ -15,9 +15,15 @@ from .catalogue import Document
 from .corpus_index import CorpusIndex
 from .passages import Cutter
 
+_LIKELY_QUERIES = 256
+
 
 class TextIndex(CorpusIndex):
     """An index together with the texts of its documents and the model that encodes them.
+
+    A standardised index (``preset="plus"``) learns the statistics of queries from the beginnings of
+    its first texts, which the model encodes as queries. Real queries improve on them:
+    ``index.index.fit_queries(...)``.
 
     Parameters
     ----------
@@ -51,6 +57,13 @@ class TextIndex(CorpusIndex):
     def contents(self, documents: Sequence[Document]) -> list[Any]:
         """Return the texts that the model reads, with their titles."""
         return [document.whole for document in documents]
+
+    def likely_queries(self, documents: Sequence[Document]) -> list[str]:
+        """Return the first 3 to 16 words of texts."""
+        chosen = documents[:: max(1, len(documents) // _LIKELY_QUERIES)]
+        words = [document.whole.split() for document in chosen]
+        texts = [" ".join(text[: 3 + i % 14]) for i, text in enumerate(words)]
+        return [text for text in texts if text]
 
     def _rehearse(self, settings: dict[str, Any]) -> None:
         rehearse(settings)

@@ -497,3 +497,31 @@ def test_texts_without_a_state_are_replaced_one_by_one(tmp_path):
 def test_a_snippet_of_a_text_without_spaces_is_not_cut_short(text, query, shown):
     assert shown <= len(snippet(text, query)) <= 250
     assert query in snippet(text, query) or query == "y"
+
+
+class TestStandardised:
+    def test_learns_the_statistics_of_queries_from_its_first_texts(self, tmp_path, tiny_model):
+        with TextIndex(tmp_path / "index", model=str(tiny_model), k=4, preset="plus") as index:
+            index.add(DOCUMENTS)
+            transforms = index.index._collection.codec(index.index._snapshot).subspaces.transforms
+            assert transforms.standardise.asked.count > 0
+            generation = index.index.generation
+            index.add([Document("new", "green grass")])
+            assert index.index.generation == generation + 1  # learnt once
+            found = index.search(["red fruit"], k=4)[0].hits
+        with TextIndex(tmp_path / "index") as again:
+            assert again.search(["red fruit"], k=4)[0].hits == found
+        assert not verify(tmp_path / "index")
+
+    def test_without_a_model_learns_nothing(self, tmp_path):
+        with TextIndex(tmp_path / "index", k=2, preset="plus") as index:
+            index.add([Document("a", "text")], [np.eye(8, dtype=np.float32)[:4]])
+            transforms = index.index._collection.codec(index.index._snapshot).subspaces.transforms
+            assert transforms.standardise.asked is None
+
+    def test_likely_queries_are_beginnings_of_several_lengths(self, tmp_path):
+        with TextIndex(tmp_path / "index") as index:
+            texts = [Document(i, "one two three four five " * 5) for i in range(600)]
+            likely = index.likely_queries([*texts, Document("empty", " ")])
+        assert 256 <= len(likely) <= 302
+        assert {len(text.split()) for text in likely} == set(range(3, 17))
