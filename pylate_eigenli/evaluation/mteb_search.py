@@ -152,6 +152,8 @@ class CompressedSearch:
             encode_kwargs=encode_kwargs,
             num_proc=num_proc,
         )
+        method = self._opened[0]
+        method.fit_queries(tokens)
         candidates = None
         if top_ranked is not None:
             rows = {document: row for row, document in enumerate(self._ids)}
@@ -165,7 +167,7 @@ class CompressedSearch:
                 for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)
             }
             for query, hits in zip(
-                queries["id"], self._opened[0].search(tokens, top_k, candidates), strict=True
+                queries["id"], method.search(tokens, top_k, candidates), strict=True
             )
         }
 

@@ -286,6 +286,7 @@ def measure(
         try:
             build_seconds = _build(method, documents, progress)
             depth = min(depth, len(documents))
+            method.fit_queries(asked)
             method.search(first, depth)
             single = _latency(method, asked, min(depth, _SINGLE_DEPTH))
             begin = time.perf_counter()

@@ -266,6 +266,13 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
                 self._companion(base.generation + 1)
         return self
 
+    @property
+    def knows_queries(self) -> bool:
+        """Whether :meth:`fit_queries` has learnt the statistics of queries."""
+        state = self._snapshot
+        standardise = self._collection.codec(state).subspaces.transforms.standardise
+        return standardise is not None and standardise.asked is not None
+
     # --- searching ----------------------------------------------------------------------------
 
     def __call__(

@@ -10,8 +10,8 @@ A constant coordinate is appended to all tokens. Scores are squares, which forge
 token points along a document token or against it; products with the constant keep that sign.
 
 Documents do not depend on the statistics of queries. These can be learnt at any time and only
-change the queries that follow. Until then the mean of a query's own tokens, averaged with the mean
-token of the documents, stands in for the mean token of all queries.
+change the queries that follow. Until then the mean of a query's own tokens stands in for the mean
+token of all queries, shrunk towards the mean token of the documents.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONSTANT = 0.25
 """The appended coordinate, in units of the root mean square length of a standardised token."""
 
 _PRIOR_DOCUMENTS = 8  # with the mean zero: one first document must not set the mean of all
-_OWN_SHARE = 0.5  # of the query's own mean while the mean of all queries is unknown
+_PRIOR_TOKENS = 32  # with the mean of the documents: few tokens of a query are mostly its topic
 
 
 @dataclass(frozen=True)
@@ -144,10 +144,11 @@ class Standardise:
         if self.asked is not None:
             centre = self.asked.mean
             return _standardised(batch, centre, _root(self.asked.energy(centre)))
-        own = batch.means()[batch.owners]
-        shared = torch.from_numpy(self._centre(batch.dim)).to(own)
-        centres = _OWN_SHARE * own + (1 - _OWN_SHARE) * shared
-        return _standardised(batch, centres, self.scale)
+        own = batch.means()
+        counts = torch.from_numpy(batch.lengths).to(own)[:, None]
+        prior = _PRIOR_TOKENS * torch.from_numpy(self._centre(batch.dim)).to(own)
+        centres = (counts * own + prior) / (counts + _PRIOR_TOKENS)
+        return _standardised(batch, centres[batch.owners], self.scale)
 
     def _centre(self, dim: int) -> NDArray[np.float64]:
         return np.zeros(dim) if self.centre is None else self.centre

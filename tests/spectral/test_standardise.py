@@ -90,7 +90,8 @@ class TestIndex:
         before = [vectors for _, vectors in index.vectors()]
         queries = list(anisotropic(20, seed=6))
         unfitted = index(queries, k=5)
-        index.fit_queries(queries)
+        assert not index.knows_queries
+        assert index.fit_queries(queries).knows_queries
         after = [vectors for _, vectors in index.vectors()]
         for a, b in zip(before, after, strict=True):
             np.testing.assert_array_equal(a, b)

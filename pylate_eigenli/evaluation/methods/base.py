@@ -37,6 +37,9 @@ class Method(Protocol):
     def finish(self) -> None:
         """Build what needs all documents. Called after the last ``add``, before any search."""
 
+    def fit_queries(self, queries: TokenBatch) -> None:
+        """Learn from a sample of queries, without judgements. Called before any search."""
+
     def search(
         self, queries: TokenBatch, k: int, candidates: Candidates | None = None
     ) -> list[Hits]:

@@ -53,6 +53,10 @@ class IndexMethod:
         if isinstance(self.index, EigenLISVIndex):
             self.index.build()
 
+    def fit_queries(self, queries: TokenBatch) -> None:
+        if self.index.settings.standardise and not self.index.knows_queries:
+            self.index.fit_queries(list(queries))
+
     def search(
         self, queries: TokenBatch, k: int, candidates: Candidates | None = None
     ) -> list[Hits]:
@@ -159,6 +163,7 @@ def _switch(text: str) -> bool:
 
 _OPTIONS: Mapping[str, Callable[[str], Any]] = {
     "dtype": str,
+    "standardise": _switch,
     "short_documents": str,
     "preset": str,
     "filter": str,

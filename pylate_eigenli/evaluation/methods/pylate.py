@@ -74,6 +74,9 @@ class PylateIndex:
     def _add(self, ids: list[str], embeddings: list[NDArray[np.float32]]) -> None:
         self._index.add_documents(ids, embeddings)
 
+    def fit_queries(self, queries: TokenBatch) -> None:
+        """Do nothing: PyLate's indexes learn from documents only."""
+
     def search(
         self, queries: TokenBatch, k: int, candidates: Candidates | None = None
     ) -> list[Hits]:

@@ -130,6 +130,9 @@ class Scanned:
     def finish(self) -> None:
         """Do nothing: each document stands on its own."""
 
+    def fit_queries(self, queries: TokenBatch) -> None:
+        """Do nothing: scores do not depend on other queries."""
+
     def search(
         self, queries: TokenBatch, k: int, candidates: Candidates | None = None
     ) -> list[Hits]:

@@ -182,6 +182,9 @@ def test_an_index_is_measured_itself(name, items, queries, tmp_path):
     index.add_documents(ids, [np.float32(item) for item in items])
     method.add(collect(items))
     method.finish()
+    method.fit_queries(queries)
+    if index.settings.standardise:
+        index.fit_queries(list(queries))
     for hits, expected in zip(
         method.search(queries, k=70), index(list(queries), k=70), strict=True
     ):
