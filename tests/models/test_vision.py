@@ -186,7 +186,7 @@ class TestOptions:
                 str(checkpoints / kind), max_visual_tokens=12, image_tokens_only=True
             )
             assert all(1 <= len(tokens) <= 12 for tokens in model.encode(IMAGES, is_query=False))
-        with pytest.raises(ValueError, match="colpali does not let"):
+        with pytest.raises(ValueError, match="colpali has no limit on visual tokens"):
             VisionColBERT(str(checkpoints / "colpali"), max_visual_tokens=12)
 
     def test_bfloat16_and_eager_attention_still_give_float32_unit_vectors(
