@@ -158,6 +158,7 @@ class CorpusIndex(ABC):
         with suppress(ValueError):  # a remote database does not report its size
             nbytes = index.nbytes
         codes = {"agreement": index.agreement} if isinstance(index, EigenLISVIndex) else {}
+        chosen = index.calibration
         return {
             "path": str(self.path),
             "kind": index.kind,
@@ -168,6 +169,7 @@ class CorpusIndex(ABC):
             "bytes_per_document": None if nbytes is None else round(nbytes / max(documents, 1)),
             **codes,
             "settings": asdict(index.settings),
+            "calibration": None if chosen is None else asdict(chosen),
             "model": self.model,
             "generation": index.generation,
         }
@@ -235,14 +237,14 @@ class CorpusIndex(ABC):
     def _commit(
         self, documents: Sequence[Document], tokens: Sequence[Any], about: dict[str, str]
     ) -> int:
-        queries = None
-        if about and self.index.settings.standardise and self.index.dim is None:
+        queries, settings = None, self.index.settings
+        if about and (settings.standardise or settings.auto) and self.index.dim is None:
             # Encoded before anything is committed, so that a failing model changes nothing.
             texts = self.likely_queries(documents)
             queries = self.encoder.encode_queries(texts) if texts else None
         with self._changing(documents, about):
             self.index.add_documents([document.id for document in documents], tokens)
-            if queries is not None:
+            if queries is not None and self.index.settings.standardise:
                 self.index.fit_queries(queries)
         return len(documents)
 

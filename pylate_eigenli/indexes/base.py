@@ -23,6 +23,7 @@ from ..storage.ids import checked_id, checked_ids
 from ..storage.manifest import Manifest
 from ..tokens import collect
 from ..vectors.encoder import QueryVectors
+from .calibration import Calibration
 from .collection import CodecT, Collection, SettingsT
 from .documents import DocumentStore, SearchRequest, Subset, TokenBatches, progress_bar
 from .inputs import checked_k, document_batches, grouped_ids, several
@@ -105,6 +106,11 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     def settings(self) -> SettingsT:
         """What the index is made with."""
         return self._collection.settings(self._snapshot)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How the first documents chose the settings; None if these were given."""
+        return self._collection.calibration(self._snapshot)
 
     @property
     def dim(self) -> int | None:
@@ -381,7 +387,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
             standardise = self._collection.codec(state).subspaces.transforms.standardise
             if standardise is None or idf:
                 background = self._background(state)
-            else:  # known from queries, not from documents
+            else:  # of queries, not of documents
                 background = standardise.expected_query
             chosen = QueryFilter() if background is None else background.query_filter(idf, share)
             known = self._filter = (state.manifest, idf, share, chosen)

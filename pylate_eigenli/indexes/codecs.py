@@ -20,6 +20,7 @@ from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
 from . import columns
 from .agreement import ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, sample_documents
+from .calibration import Calibration, calibrate
 from .columns import DocumentColumns, Rows
 from .settings import Settings, SVSettings
 
@@ -34,6 +35,10 @@ class Codec(Protocol):
     @property
     def settings(self) -> Any:
         """What the index is made with."""
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """How the first documents chose the settings; None if they did not."""
 
     @property
     def subspaces(self) -> SubspaceEncoder:
@@ -73,6 +78,7 @@ class SubspaceCodec:
     settings: Settings
     subspaces: SubspaceEncoder
     fitted: bool = False
+    calibration: Calibration | None = None
 
     @classmethod
     def load(cls, settings: Settings, arrays: Mapping[str, NDArray[Any]]) -> SubspaceCodec:
@@ -94,7 +100,12 @@ class SubspaceCodec:
     ) -> tuple[SubspaceCodec, DocumentColumns]:
         codec = self
         if not self.fitted:
-            codec = replace(self, subspaces=self.subspaces.fitted_to(tokens), fitted=True)
+            if self.settings.auto:
+                calibration = calibrate(self.subspaces, tokens)
+                settings = replace(self.settings, **calibration.settings)
+                encoder = self.subspaces.with_settings(settings)
+                codec = SubspaceCodec(settings, encoder, calibration=calibration)
+            codec = replace(codec, subspaces=codec.subspaces.fitted_to(tokens), fitted=True)
         subspaces = codec.subspaces.subspaces(tokens)
         return codec, columns.of_subspaces(ids, subspaces, self.settings.dtype)
 
@@ -129,6 +140,7 @@ class VectorCodec:
     encoder: VectorEncoder
     fitted: bool = False
     agreement: float | None = None
+    calibration: Calibration | None = None
 
     @classmethod
     def load(cls, settings: SVSettings, arrays: Mapping[str, NDArray[Any]]) -> VectorCodec:
@@ -152,14 +164,14 @@ class VectorCodec:
     def encode(
         self, ids: Sequence[DocumentId], tokens: TokenBatch
     ) -> tuple[VectorCodec, DocumentColumns]:
-        encoder = self.encoder
+        codec = self._chosen_for(tokens) if self.settings.auto and not self.fitted else self
+        encoder = codec.encoder
         if not self.fitted:
             encoder = replace(encoder, subspaces=encoder.subspaces.fitted_to(tokens))
         subspaces = encoder.subspaces.subspaces(tokens) if self.settings.keep_bases else None
         packed = encoder.subspaces.packed(tokens, subspaces)
-        codec = self
         if not self.fitted:
-            codec = replace(self, encoder=encoder.centred_on(packed, tokens), fitted=True)
+            codec = replace(codec, encoder=encoder.centred_on(packed, tokens), fitted=True)
         if self.settings.keep_tokens != "none":
             kept = columns.of_tokens(ids, tokens, self.settings.keep_tokens)
         elif subspaces is not None:
@@ -171,6 +183,13 @@ class VectorCodec:
         if not self.fitted and columns.has_codes(documents) and len(ids) >= FEWEST_DOCUMENTS:
             codec = codec._measured(tokens, vectors, documents)
         return codec, documents
+
+    def _chosen_for(self, tokens: TokenBatch) -> VectorCodec:
+        """Return the codec with the settings that the first documents choose."""
+        calibration = calibrate(self.subspaces, tokens, in_rows=self.settings.keep_bases)
+        settings = replace(self.settings, **calibration.settings)
+        encoder = replace(self.encoder, subspaces=self.subspaces.with_settings(settings))
+        return replace(self, settings=settings, encoder=encoder, calibration=calibration)
 
     def _measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> VectorCodec:
         """Return the codec with the agreement of its codes with the vectors they stand for."""

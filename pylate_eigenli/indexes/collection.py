@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 
 from ..errors import IndexFormatError
 from ..spectral.background import Background
+from ..spectral.settings import of_new_index
 from ..storage import Snapshot, Store, Transaction
 from ..storage.manifest import Manifest
+from .calibration import Calibration
 from .codecs import Codec
 
 SettingsT = TypeVar("SettingsT", bound=Any)
 CodecT = TypeVar("CodecT", bound=Codec)
 
+_CALIBRATION = "calibration"
 _TOTAL, _DOCUMENTS = "background.total", "background.documents"  # arrays of the collection
 
 
@@ -94,7 +97,7 @@ class Collection(Generic[SettingsT, CodecT]):
     def _parsed(self, snapshot: Snapshot) -> tuple[SettingsT, int | None]:
         meta = snapshot.manifest.meta
         if not meta:
-            return self._settings_type(**self._wanted), None
+            return self._settings_type(**of_new_index(self._wanted)), None
         if meta.get("kind") != self.kind:
             raise IndexFormatError(
                 f"{self.path} holds an index of kind {meta.get('kind')!r}, not {self.kind!r}"
@@ -130,9 +133,15 @@ class Collection(Generic[SettingsT, CodecT]):
 
     def begin(self, transaction: Transaction, codec: CodecT, dim: int, **meta: Any) -> None:
         """Fix settings, dimension and codec, with the first document."""
-        settings = asdict(self.settings(transaction.base))
-        transaction.meta.update(kind=self.kind, settings=settings, dim=dim, **meta)
+        if codec.calibration is not None:
+            meta[_CALIBRATION] = asdict(codec.calibration)
+        transaction.meta.update(kind=self.kind, settings=asdict(codec.settings), dim=dim, **meta)
         self.keep(transaction, codec)
+
+    def calibration(self, snapshot: Snapshot) -> Calibration | None:
+        """Return how the settings of a state were chosen; None if they were given."""
+        kept = snapshot.manifest.meta.get(_CALIBRATION)
+        return None if kept is None else Calibration(**kept)
 
     def keep(self, transaction: Transaction, codec: CodecT) -> None:
         """Keep what a codec has learnt with the state that a transaction makes."""

@@ -15,18 +15,18 @@ from ..tokens import TokenBatch
 from .filters import SpectralFilter, as_filter
 from .subspace import ShortDocuments, Subspaces, check_k, check_short_documents, subspaces_of
 
-Preset = Literal["paper", "plus"]
+Preset = Literal["auto", "plus", "paper"]
 Centering = Literal["none", "both", "documents"]
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "paper": {"filter": "hard", "standardise": False, "idf": 0.0, "background": 0.0},
-        "plus": {"filter": "hard", "standardise": True, "idf": 0.0, "background": 0.5},
+        "plus": {"filter": "ridge", "standardise": True, "idf": 0.0, "background": 0.75},
     }
 )
 
-
 _OF_SEARCHES = ("idf", "background")
+_SPECTRAL = ("filter", "short_documents", "centering", "corpus_mean", "standardise", *_OF_SEARCHES)
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class SpectralSettings:
 
     The manifest of an index stores its settings, and they are fixed from the first document on.
     Only ``idf`` and ``background`` are defaults, which an opened index or a search can override.
+    With ``auto`` the first documents choose ``filter``, ``standardise`` and ``background``.
     """
 
     k: int = 32
@@ -45,6 +46,7 @@ class SpectralSettings:
     standardise: bool = False
     idf: float = 0.0
     background: float = 0.0
+    auto: bool = False
 
     def __post_init__(self) -> None:
         check_k(self.k, None)
@@ -138,13 +140,26 @@ def with_preset(
     preset: Preset | None, filter: str | SpectralFilter | None, **given: Any
 ) -> dict[str, Any]:
     """Return the given settings, completed by the preset; None means not given."""
-    chosen: dict[str, Any] = {}
-    if preset is not None:
-        check_choice("preset", preset, tuple(PRESETS))
-        chosen.update(PRESETS[preset])
     given["filter"] = None if filter is None else str(as_filter(filter))
     mean = given.get("corpus_mean")
     if mean is not None:
         given["corpus_mean"] = tuple(torch.as_tensor(mean).detach().double().ravel().tolist())
-    chosen.update({name: value for name, value in given.items() if value is not None})
-    return chosen
+    given = {name: value for name, value in given.items() if value is not None}
+    if preset is None:
+        return given
+    check_choice("preset", preset, get_args(Preset))
+    if preset != "auto":
+        return {**PRESETS[preset], **given}
+    for name in _SPECTRAL:
+        if name in given:
+            raise ValueError(
+                f'preset="auto" chooses {name} itself: leave {name} out, or give preset="plus" '
+                'or "paper" with it'
+            )
+    return {"auto": True, **given}
+
+
+def of_new_index(wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a new index: automatic ones unless any of them was asked for."""
+    automatic = not any(name in wanted for name in _SPECTRAL)
+    return {"auto": True, **wanted} if automatic else dict(wanted)

@@ -10,8 +10,8 @@ A constant coordinate is appended to all tokens. Scores are squares, which forge
 token points along a document token or against it; products with the constant keep that sign.
 
 Documents do not depend on the statistics of queries. These can be learnt at any time and only
-change the queries that follow. Until then the mean of a query's own tokens stands in for the mean
-token of all queries, shrunk towards the mean token of the documents.
+change the queries that follow. Until then the tokens of the documents stand in for those of
+queries, and a query moves their mean towards that of its own tokens.
 """
 
 from __future__ import annotations
@@ -77,11 +77,18 @@ class TokenStatistics:
         """The mean token. Shape: (d,)."""
         return self.total / max(self.count, 1)
 
+    def moment_about(self, centre: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the mean outer product of the tokens minus a point. Shape: (d, d)."""
+        cross = np.outer(self.mean, centre)
+        about: NDArray[np.float64] = (
+            self.moment / max(self.count, 1) - cross - cross.T + np.outer(centre, centre)
+        )
+        return about
+
     def energy(self, centre: NDArray[np.float64]) -> float:
         """Return the mean squared distance of the tokens from a point."""
-        mean_square = float(np.trace(self.moment)) / max(self.count, 1)
         # Rounding can leave a tiny negative number where all tokens are equal.
-        return max(mean_square - 2 * float(self.mean @ centre) + float(centre @ centre), 0.0)
+        return max(float(np.trace(self.moment_about(centre))), 0.0)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistics as arrays by name."""
@@ -103,6 +110,8 @@ class Standardise:
         The mean document token; None before the first documents. Shape: (d,), float64.
     scale
         The root mean square distance of document tokens from the centre.
+    held
+        Statistics of the tokens of the first documents.
     asked
         Statistics of query tokens, if any queries are known.
 
@@ -119,6 +128,7 @@ class Standardise:
 
     centre: NDArray[np.float64] | None = None
     scale: float = 1.0
+    held: TokenStatistics | None = None
     asked: TokenStatistics | None = None
 
     def fitted_to(self, documents: TokenBatch) -> Standardise:
@@ -127,7 +137,7 @@ class Standardise:
             return self
         statistics = TokenStatistics.of(documents)
         centre = statistics.mean * (len(documents) / (len(documents) + _PRIOR_DOCUMENTS))
-        return replace(self, centre=centre, scale=_root(statistics.energy(centre)))
+        return replace(self, centre=centre, scale=_root(statistics.energy(centre)), held=statistics)
 
     def with_queries(self, queries: TokenBatch) -> Standardise:
         """Return the transform with the statistics of more queries."""
@@ -155,39 +165,59 @@ class Standardise:
 
     @property
     def expected_query(self) -> Background | None:
-        """The second moment of standardised query tokens; None while no queries are known.
+        """The second moment of standardised query tokens; None before the first documents.
 
         Its product with a document's matrix is the score that the document has for any query.
         """
-        if self.asked is None:
+        if self.asked is not None:
+            centre = self.asked.mean
+            return _expected(self.asked, centre, _root(self.asked.energy(centre)))
+        if self.held is None or self.centre is None:
             return None
-        mean, count = self.asked.mean, self.asked.count
-        covariance = self.asked.moment / count - np.outer(mean, mean)
-        moment = np.zeros((len(mean) + 1, len(mean) + 1))
-        moment[:-1, :-1] = covariance / _root(self.asked.energy(mean)) ** 2
-        moment[-1, -1] = CONSTANT**2
-        return Background(count * moment, count)
+        return _expected(self.held, self.centre, self.scale)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistics as arrays by name."""
         if self.centre is None:
             return {}
         arrays: dict[str, NDArray[Any]] = {"centre": self.centre, "scale": np.array([self.scale])}
-        known = {} if self.asked is None else self.asked.to_arrays()
-        return arrays | {f"queries.{name}": array for name, array in known.items()}
+        for name, statistics in (("documents", self.held), ("queries", self.asked)):
+            if statistics is not None:
+                arrays |= {f"{name}.{key}": a for key, a in statistics.to_arrays().items()}
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Standardise:
         """Return the transform that :meth:`to_arrays` made arrays of."""
         if not arrays:
             return cls()
-        begin = "queries."
-        known = {n.removeprefix(begin): a for n, a in arrays.items() if n.startswith(begin)}
+        held, asked = (named(arrays, name) for name in ("documents", "queries"))
         return cls(
             np.array(arrays["centre"]),
             float(arrays["scale"][0]),
-            TokenStatistics.from_arrays(known) if known else None,
+            TokenStatistics.from_arrays(held) if held else None,
+            TokenStatistics.from_arrays(asked) if asked else None,
         )
+
+
+def named(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays whose names begin with ``name.``, without that beginning."""
+    begin = f"{name}."
+    return {
+        key.removeprefix(begin): array for key, array in arrays.items() if key.startswith(begin)
+    }
+
+
+def _expected(statistics: TokenStatistics, centre: NDArray[np.float64], scale: float) -> Background:
+    """Return the second moment of standardised tokens, given the statistics of the plain ones."""
+    along = CONSTANT * (statistics.mean - centre) / scale
+    moment = np.block(
+        [
+            [statistics.moment_about(centre) / scale**2, along[:, None]],
+            [along[None], np.array([[CONSTANT**2]])],
+        ]
+    )
+    return Background(statistics.count * moment, statistics.count)
 
 
 def _root(energy: float) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..spectral.background import Queries
 from ..spectral.filters import Saturating, as_filter
 from ..spectral.settings import SpectralSettings
+from ..spectral.standardise import named
 from ..spectral.subspace import Subspaces, subspaces_of
 from ..tokens import TokenBatch
 from .mean_row import MeanRow
@@ -21,7 +22,7 @@ from .packing import pack_queries, pack_subspaces, packed_dim, unpack, unpacked_
 from .projection import SVProjection, TokenProjection
 from .quantization import StoredVectors, VectorDtype
 from .soft import soft_vectors
-from .token_transforms import TokenTransforms, named
+from .token_transforms import TokenTransforms
 
 _PROJECTION, _CENTRE, _AXIS = "projection.vectors", "centre", "axis"
 _MEAN_TOKEN = "mean_token"
@@ -87,6 +88,10 @@ class SubspaceEncoder:
     def fitted_to(self, documents: TokenBatch) -> SubspaceEncoder:
         """Return the encoder, its transforms learnt from the first documents."""
         return replace(self, transforms=self.transforms.fitted_to(documents))
+
+    def with_settings(self, settings: SpectralSettings) -> SubspaceEncoder:
+        """Return an encoder of other settings with the same projection, not fitted otherwise."""
+        return SubspaceEncoder.of(settings, self.transforms.projection)
 
     def with_queries(self, queries: TokenBatch) -> SubspaceEncoder:
         """Return the encoder with the statistics of more queries."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ..spectral.settings import SpectralSettings
-from ..spectral.standardise import Standardise
+from ..spectral.standardise import Standardise, named
 from ..tokens import TokenBatch
 from .projection import TokenProjection
 
@@ -154,11 +154,3 @@ class TokenTransforms:
         for step in self.steps.values():
             batch = step.queries(batch)
         return batch
-
-
-def named(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays whose names begin with ``name.``, without that beginning."""
-    begin = f"{name}."
-    return {
-        key.removeprefix(begin): array for key, array in arrays.items() if key.startswith(begin)
-    }
