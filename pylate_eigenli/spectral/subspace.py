@@ -222,8 +222,8 @@ def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) ->
     values = np.empty((n, k))
     ranks = np.full(n, -1, np.int64)
 
-    def task(begin: int, end: int) -> None:
-        part, owned = slice(begin, end), batch.offsets[begin : end + 1]
+    def task(part: slice) -> None:
+        owned = batch.offsets[part.start : part.stop + 1]
         solve(tokens, owned, k, tolerances[part], bases[part], values[part], ranks[part])
 
     if tokens.dtype == np.float32:

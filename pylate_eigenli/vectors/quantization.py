@@ -21,6 +21,7 @@ mean token is kept apart as well, at 8 bits (:mod:`pylate_eigenli.vectors.mean_r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -144,6 +145,18 @@ def _scan(codes: Any, scales: Any, bits: int, query: Any, out: Any) -> None:
         out[n] = scales[n] * (total - constant)
 
 
+def _in_blocks(
+    queries: Tensor, n: int, dim: int, block: Callable[[slice], Tensor]
+) -> NDArray[np.float32]:
+    """Return the inner products of queries with n vectors, read as floats block by block."""
+    out = torch.empty(len(queries), n)
+    step = max(1, _FLOAT_BLOCK_BYTES // (4 * dim))
+    for begin in range(0, n, step):
+        part = slice(begin, begin + step)
+        out[:, part] = queries @ block(part).mT
+    return out.numpy()
+
+
 def code_width(dim: int, bits: Bits) -> int:
     """Return the bytes of one code."""
     return -(-dim * bits // 8)
@@ -184,12 +197,9 @@ class Codes:
         values = np.empty((len(x), code_width(x.shape[1], bits)), np.uint8)
         scales = np.empty(len(x), np.float32)
         step = _BEST_STEP.get(bits, 0.0)
-
-        def task(begin: int, end: int) -> None:
-            part = slice(begin, end)
-            _encode(x[part], bits, step, values[part], scales[part])
-
-        for_ranges(task, len(x), 64)
+        for_ranges(
+            lambda part: _encode(x[part], bits, step, values[part], scales[part]), len(x), 64
+        )
         return cls(values, scales, bits, x.shape[1])
 
     def __len__(self) -> int:
@@ -201,37 +211,27 @@ class Codes:
     def decode(self) -> Tensor:
         """Return the vectors that the codes stand for. Shape: (n, D), float32."""
         out = np.empty((len(self), self.dim), np.float32)
-
-        def task(begin: int, end: int) -> None:
-            part = slice(begin, end)
-            _decode(self.values[part], self.scales[part], self.bits, out[part])
-
-        for_ranges(task, len(self), 256)
+        for_ranges(
+            lambda part: _decode(self.values[part], self.scales[part], self.bits, out[part]),
+            len(self),
+            256,
+        )
         return torch.from_numpy(out)
 
     def scores(self, queries: Tensor) -> NDArray[np.float32]:
         """Return the inner products with queries (m, D), float32. Shape: (m, n)."""
         if len(queries) >= _FEW_QUERIES:
-            return self._scores_of_many(queries)
+            return _in_blocks(queries, len(self), self.dim, lambda part: self[part].decode())
         out = np.empty((len(queries), len(self)), np.float32)
         padded = np.zeros((len(queries), self.values.shape[1] * 8 // self.bits), np.float32)
         padded[:, : self.dim] = queries.numpy()
 
-        def task(begin: int, end: int) -> None:
-            part = slice(begin, end)
+        def task(part: slice) -> None:
             for query, scores in zip(padded, out, strict=True):
                 _scan(self.values[part], self.scales[part], self.bits, query, scores[part])
 
         for_ranges(task, len(self), max(len(self) // 8, 256))
         return out
-
-    def _scores_of_many(self, queries: Tensor) -> NDArray[np.float32]:
-        out = torch.empty(len(queries), len(self))
-        block = max(1, _FLOAT_BLOCK_BYTES // (4 * self.dim))
-        for begin in range(0, len(self), block):
-            part = slice(begin, begin + block)
-            out[:, part] = queries @ self[part].decode().mT
-        return out.numpy()
 
 
 @dataclass(frozen=True)
@@ -324,7 +324,12 @@ class StoredVectors:
     ) -> NDArray[np.float32]:
         """Return the inner products with queries (m, D), float32. Shape: (m, n)."""
         if self.scales is None:
-            return self._float_scores(queries)
+            return _in_blocks(
+                queries,
+                len(self),
+                self.dim,
+                lambda part: torch.tensor(self.values[part], dtype=torch.float32),
+            )
         products = self._codes(self.scales).scores(queries)
         if self.along is not None and axis is not None:
             products += np.outer(queries @ axis, self.along)
@@ -334,11 +339,3 @@ class StoredVectors:
 
     def _codes(self, scales: NDArray[np.float32]) -> Codes:
         return Codes(self.values, scales, _BITS[self.dtype], self.dim)
-
-    def _float_scores(self, queries: Tensor) -> NDArray[np.float32]:
-        out = np.empty((len(queries), len(self)), np.float32)
-        step = max(1, _FLOAT_BLOCK_BYTES // (4 * self.dim))
-        for begin in range(0, len(self), step):
-            block = torch.tensor(self.values[begin : begin + step], dtype=torch.float32)
-            out[:, begin : begin + step] = (queries @ block.mT).numpy()
-        return out

@@ -138,9 +138,9 @@ def _pool(
     # limited for the process, OpenMP threads by each thread for itself.
     threads = ThreadpoolController()
 
-    def task(begin: int, end: int) -> None:
+    def task(part: slice) -> None:
         with threads.limit(limits=1, user_api="openmp"):
-            for i in range(begin, end):
+            for i in range(part.start, part.stop):
                 if len(items[i]) > k:
                     items[i] = unit_means(items[i], cluster(items[i]))
 
