@@ -47,46 +47,36 @@ def paper(
         cells = select(model=model, dataset=dataset, method=method, metric=metric, k=k)
         console = Console(highlight=False)
         if table is None and len(cells) == len(load()):
-            _list_tables(console, TABLES, cells, as_json)
-        else:
-            cells = [cell for cell in cells if table in (None, cell.table)]
-            if not cells:
-                raise LookupError("the paper has no such number")
+            numbers = Counter(cell.table for cell in cells)
+            listing = [
+                {"table": name, "description": description, "numbers": numbers[name]}
+                for name, description in TABLES.items()
+            ]
             if as_json:
-                typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
-            else:
-                _print_tables(console, cells)
+                typer.echo(json.dumps(listing, indent=2))
+                return
+            tables = Table(*listing[0])
+            for row in listing:
+                tables.add_row(*map(str, row.values()))
+            console.print(tables)
+            return
+        cells = [cell for cell in cells if table in (None, cell.table)]
+        if not cells:
+            raise LookupError("the paper has no such number")
+        if as_json:
+            typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
+        else:
+            _print_tables(console, cells)
 
 
-def _list_tables(
-    console: Console, descriptions: dict[str, str], cells: Iterable[Cell], as_json: bool
-) -> None:
-    numbers = Counter(cell.table for cell in cells)
-    if as_json:
-        listing = [
-            {"table": name, "description": description, "numbers": numbers[name]}
-            for name, description in descriptions.items()
-        ]
-        typer.echo(json.dumps(listing, indent=2))
-        return
-    tables = Table("table", "what it holds")
-    tables.add_column("numbers", justify="right")
-    for name, description in descriptions.items():
-        tables.add_row(name, description, str(numbers[name]))
-    console.print(tables)
-
-
-def _print_tables(console: Console, cells: Iterable[Cell]) -> None:
+def _print_tables(console: Console, cells: list[Cell]) -> None:
     from ..evaluation.paper.results import TABLES, select
 
-    by_table: dict[str, list[Cell]] = {}
-    for cell in cells:
-        by_table.setdefault(cell.table, []).append(cell)
-    for name, members in by_table.items():
+    for name in dict.fromkeys(cell.table for cell in cells):
         # Rows are labelled by every field that varies in the whole table, whatever the filter.
         whole = select(table=name)
         labels = [field for field in ROW_FIELDS if len({getattr(c, field) for c in whole}) > 1]
-        pivot = _pivot(members, labels)
+        pivot = _pivot([cell for cell in cells if cell.table == name], labels)
         # A table wider than the terminal is better than truncated numbers.
         unbounded = console.options.update(max_width=1000)
         console.width = max(console.width, Measurement.get(console, unbounded, pivot).maximum)
@@ -99,7 +89,7 @@ def _pivot(cells: Iterable[Cell], labels: list[str]) -> Table:
     rows: dict[tuple[str, ...], dict[str, str]] = {}
     for cell in cells:
         row = rows.setdefault(tuple(_label(cell, field) for field in labels), {})
-        row[_column(cell)] = cell.text
+        row[cell.metric if cell.cutoff is None else f"{cell.metric}@{cell.cutoff}"] = cell.text
     columns = list(dict.fromkeys(column for row in rows.values() for column in row))
     table = Table(*labels)
     for column in columns:
@@ -107,10 +97,6 @@ def _pivot(cells: Iterable[Cell], labels: list[str]) -> Table:
     for label, row in rows.items():
         table.add_row(*label, *(row.get(column, "") for column in columns))
     return table
-
-
-def _column(cell: Cell) -> str:
-    return cell.metric if cell.cutoff is None else f"{cell.metric}@{cell.cutoff}"
 
 
 def _label(cell: Cell, field: str) -> str:

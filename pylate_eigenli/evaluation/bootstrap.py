@@ -33,16 +33,9 @@ class Interval(NamedTuple):
 
 
 def paired_interval(a: ArrayLike, b: ArrayLike, n: int = 10_000, seed: int = 0) -> Interval:
-    """Return the mean of a minus that of b, with its interval.
+    """Return the mean of a minus that of b, with its interval; n resamples are drawn.
 
-    Parameters
-    ----------
-    a, b
-        The metric of two methods on the same queries. Shape: (queries,).
-    n
-        Number of resamples.
-    seed
-        Seeds the resamples.
+    ``a`` and ``b`` are the metric of two methods on the same queries.
 
     Examples
     --------
@@ -62,12 +55,7 @@ def geometric_interval(
 ) -> Interval:
     """Return the geometric mean over collections of the ratio of a to b, minus 1, with its interval.
 
-    Parameters
-    ----------
-    a, b
-        For each collection the metric of two methods on the same queries. Shape: (queries_i,).
-    n, seed
-        See :func:`paired_interval`; every collection is resampled on its own.
+    Every collection is resampled on its own.
 
     Examples
     --------

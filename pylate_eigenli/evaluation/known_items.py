@@ -32,26 +32,14 @@ class KnownItem:
 
 
 def split_first_sentence(body: str) -> tuple[str, str] | None:
-    """Split a docstring into its first sentence and what follows.
+    """Split a docstring, without indentation, into its first sentence and what follows.
 
-    Parameters
-    ----------
-    body
-        A docstring without indentation.
-
-    Returns
-    -------
-    tuple[str, str] or None
-        The sentence on one line, and the remaining text. None if the docstring opens with
-        something other than a sentence, like the signature of a built-in function.
+    None if it opens with something other than a sentence, like the signature of a built-in.
 
     Examples
     --------
     >>> split_first_sentence("Compress data in one shot. The level is 9 by default.")
     ('Compress data in one shot.', 'The level is 9 by default.')
-    >>> split_first_sentence("range(stop) -> range object") is None
-    True
-
     """
     end = _SENTENCE_END.search(body)
     if end is None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -58,16 +59,10 @@ def in_paper(name: str) -> tuple[str, int | None, bool] | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A result and the results it is compared with.
+    """A result and what it is compared with, if that was measured on the same collection.
 
-    Parameters
-    ----------
-    result
-        The result of a method.
-    full
-        The result of full MaxSim on the same collection, if it was measured.
-    seconds_of_eigenli
-        Build time of EigenLI with the same k on the same collection, if it was measured.
+    ``full`` is the result of full MaxSim, ``seconds_of_eigenli`` the build time of EigenLI with the
+    same k.
     """
 
     result: Result
@@ -79,11 +74,13 @@ class Row:
         """The paper's numbers for the same model, data and method, by metric and cutoff."""
         found: dict[str, float] = {}
         known = in_paper(self.result.method)
-        for column in COLUMNS if known else ():
-            assert known is not None
-            method, k, centered = known
+        if known is None:
+            return found
+        method, k, centered = known
+        for column in COLUMNS:
             metric, cutoff = column.split("@")
-            try:
+            # Another model or dataset, or a number that the paper does not print.
+            with suppress(ValueError, LookupError):
                 found[column] = paper.value(
                     model=self.result.model,
                     dataset=self.result.data,
@@ -93,8 +90,6 @@ class Row:
                     metric=metric,
                     cutoff=int(cutoff),
                 )
-            except (ValueError, LookupError):
-                continue  # another model or dataset, or a number the paper does not print
         return found
 
     @cached_property
@@ -172,16 +167,9 @@ class Report:
         """Return everything but the values per query."""
         entries = [
             {
-                "model": row.result.model,
-                "data": row.result.data,
-                "method": row.result.method,
-                "documents": row.result.documents,
+                **{name: value for name, value in vars(row.result).items() if name != "per_query"},
                 "queries": len(row.result.per_query[COLUMNS[0]]),
-                "build_seconds": row.result.build_seconds,
                 "build_times_eigenli": row.times_eigenli,
-                "bytes_per_document": row.result.bytes_per_document,
-                "ms_per_query": row.result.ms_per_query,
-                "ms_per_query_in_batch": row.result.ms_per_query_in_batch,
                 "metrics": {column: _numbers(row, column) for column in COLUMNS},
             }
             for row in self.rows
@@ -234,7 +222,16 @@ def _section(rows: Sequence[Row]) -> str:
     size = f"{result.documents:,} documents, {queries:,} queries, {result.model}"
     measured = _table(
         [*COLUMNS, "bytes / document", "build, s", "x EigenLI", "ms / query"],
-        {row.result.method: _measured(row) for row in rows},
+        {
+            row.result.method: [
+                *(f"{row.result[column]:.4f}" for column in COLUMNS),
+                f"{row.result.bytes_per_document:,.0f}",
+                f"{row.result.build_seconds:.2f}",
+                "" if row.times_eigenli is None else f"{row.times_eigenli:.1f}",
+                f"{row.result.ms_per_query:.1f}",
+            ]
+            for row in rows
+        },
     )
     versus_full = _comparison(
         "Difference to full MaxSim, with the 95 % interval of a paired bootstrap over queries",
@@ -266,17 +263,6 @@ def _numbers(row: Row, column: str) -> dict[str, float]:
         interval = row.versus_full[column]
         numbers |= {"minus_full": interval.difference, "low": interval.low, "high": interval.high}
     return numbers
-
-
-def _measured(row: Row) -> list[str]:
-    ratio = row.times_eigenli
-    return [
-        *(f"{row.result[column]:.4f}" for column in COLUMNS),
-        f"{row.result.bytes_per_document:,.0f}",
-        f"{row.result.build_seconds:.2f}",
-        "" if ratio is None else f"{ratio:.1f}",
-        f"{row.result.ms_per_query:.1f}",
-    ]
 
 
 def _comparison(

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ...errors import require
 from ...tokens import TokenBatch
+from ..embeddings import StoredTokens
 from .base import Candidates, Family, Hits, hits_of
-from .scanned import StoredTokens
 
 
 class PylateIndex:
@@ -42,7 +42,7 @@ class PylateIndex:
     ) -> None:
         if needs is not None:
             require(*needs, f"PyLate's {kind} index")
-        self._tokens = StoredTokens(folder / "tokens", memory_limit=0)
+        self._tokens = StoredTokens(folder / "tokens")
         self._folder = folder / "index"
         self._kind, self._options = kind, options
         self._index: Any = None
