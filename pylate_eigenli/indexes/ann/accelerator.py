@@ -45,14 +45,7 @@ class Accelerator:
     ) -> tuple[int, list[NDArray[np.int64]]]:
         """Return the first row that the structure does not cover, and its candidates per query.
 
-        Parameters
-        ----------
-        snapshot, settings
-            The state and its settings.
-        vectors
-            Vectors of queries. Shape: (queries, D).
-        n
-            Number of candidates per query, at most.
+        ``vectors`` (queries, D) are those of queries, ``n`` is the largest number of candidates.
         """
         backend = self._backend(snapshot, settings) if len(vectors) else None
         if backend is None:
@@ -94,15 +87,7 @@ class Accelerator:
 
     @staticmethod
     def build(transaction: Transaction, codec: VectorCodec) -> None:
-        """Bring the structure up to date; rebuild it if many documents were removed.
-
-        Parameters
-        ----------
-        transaction
-            The transaction that commits the structure.
-        codec
-            Reads the vectors.
-        """
+        """Bring the structure up to date; rebuild it if many documents were removed."""
         snapshot, settings = transaction.base, codec.settings
         size = len(snapshot)
         # A copy of its own: it is changed in place while other threads may search.

@@ -58,15 +58,6 @@ class FaissOptions:
 class FaissBackend:
     """Vectors in a faiss index.
 
-    Parameters
-    ----------
-    dim
-        Dimension D of the vectors.
-    size
-        Approximate number of vectors to come.
-    options
-        The kind of index, and how it is searched.
-
     Examples
     --------
     >>> import numpy as np
@@ -107,14 +98,9 @@ class FaissBackend:
         return self
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        header = {
-            "dim": self.dim,
-            "factory": self._factory,
-            "removed": self._removed.tolist(),
-        }
-        faiss = self._faiss
+        faiss, removed = self._faiss, self._removed.tolist()
         return write_blob(
-            header,
+            {"dim": self.dim, "factory": self._factory, "removed": removed},
             lambda stream: faiss.write_index(self._index, faiss.PyCallbackIOWriter(stream.write)),
         )
 
@@ -131,8 +117,6 @@ class FaissBackend:
     def outgrown(self, size: int) -> bool:
         fits = self.options.factory is not None or default_factory(size) == self._factory
         return not fits or len(self._removed) > len(self)
-
-    # --- changing -----------------------------------------------------------------------------
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         vectors = check_vectors(vectors, self.dim)
@@ -158,8 +142,6 @@ class FaissBackend:
         except RuntimeError:  # graphs cannot
             self._removed = np.union1d(self._removed, labels)
 
-    # --- searching ----------------------------------------------------------------------------
-
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         queries = check_vectors(queries, self.dim)
         labels, products = no_results(len(queries), k)
@@ -179,15 +161,11 @@ class FaissBackend:
             if fetched == total or not short.any():
                 break
             fetched = min(2 * fetched, total)
-        order = np.argsort(~kept, axis=1, kind="stable")[:, :wanted]
-        kept = np.take_along_axis(kept, order, axis=1)
-        found = np.take_along_axis(found, order, axis=1)
-        found_products = np.take_along_axis(found_products, order, axis=1)
-        labels[:, :wanted] = np.where(kept, found, -1)
-        products[:, :wanted] = np.where(kept, found_products, -np.inf)
+        for row, is_kept in enumerate(kept):
+            chosen = np.flatnonzero(is_kept)[:wanted]
+            labels[row, : len(chosen)] = found[row, chosen]
+            products[row, : len(chosen)] = found_products[row, chosen]
         return labels, products
-
-    # --- the index ----------------------------------------------------------------------------
 
     def _keeps_labels(self, index: Any) -> bool:
         """Return whether an index keeps labels; others number their vectors."""

@@ -5,8 +5,6 @@ changes the vectors before Voyager sees them:
 
 - ``Float8`` holds the multiples of 1/127 up to 1 and truncates numbers in between. Vectors are scaled
   to fit, and half a step is added, so that Voyager rounds instead.
-- ``E4M3`` holds floating-point numbers with 3 bits, up to 448 but none between 0.007 and 0.016.
-  Vectors are scaled up, away from this gap.
 - The cosine space normalises vectors before it stores them. With thousands of dimensions nearly all
   entries are then below the resolution of one byte, so this space is not used.
 - The inner-product space lengthens every vector, along one more dimension, to the longest so far.
@@ -34,15 +32,14 @@ from ..registry import check_positive
 from . import Results, check_vectors, library, no_results
 from .blob import ByteStream, read_blob, write_blob
 
-Storage = Literal["float32", "float8", "e4m3"]
+Storage = Literal["float32", "float8"]
 
 
 class _Number(NamedTuple):
     """Voyager's name of a storage type, and how vectors are scaled to fit it.
 
     The scale puts the first vectors below ``limit`` by a factor of ``headroom``: their largest entry
-    if the type has constant steps, otherwise their length. Constant steps need little headroom, to
-    use all steps; with relative precision, headroom costs nothing.
+    if the type has constant steps, which need little headroom, and otherwise their length.
     """
 
     name: str
@@ -53,7 +50,6 @@ class _Number(NamedTuple):
 _NUMBERS: dict[Storage, _Number] = {
     "float32": _Number("Float32", 1024, 16),  # a distance is 1 - x'y: no use if x'y is tiny
     "float8": _Number("Float8", 1, 1.25),
-    "e4m3": _Number("E4M3", 416, 16),  # one below the largest, which rounding must not exceed
 }
 _FLOAT8_STEP = 1 / 127
 _PADDING = 256  # random vectors of that many dimensions have inner products of about 1/16
@@ -69,9 +65,7 @@ class VoyagerOptions:
     Parameters
     ----------
     storage
-        ``"float8"``, ``"e4m3"`` or ``"float32"``. Of the two that take one byte per dimension,
-        ``"e4m3"`` suits vectors whose entries differ by orders of magnitude; it is several times
-        slower.
+        ``"float8"``, one byte per dimension, or ``"float32"``.
     M
         Number of neighbours of a vector in the graph, twice as many in its lowest layer. By
         default 16, or 32 for more than 100 000 vectors.
@@ -98,15 +92,6 @@ class VoyagerOptions:
 
 class VoyagerBackend:
     """Vectors in a Voyager graph.
-
-    Parameters
-    ----------
-    dim
-        Dimension D of the vectors.
-    size
-        Approximate number of vectors to come.
-    options
-        How the graph is built and searched.
 
     Examples
     --------
@@ -166,8 +151,6 @@ class VoyagerBackend:
         # Removed vectors stay in the graph, and searches still visit them.
         return len(self._removed) > len(self)
 
-    # --- changing -----------------------------------------------------------------------------
-
     def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         vectors = check_vectors(vectors, self.dim)
         if not len(vectors):
@@ -223,8 +206,6 @@ class VoyagerBackend:
                 num_threads=torch.get_num_threads(),
             )
 
-    # --- searching ----------------------------------------------------------------------------
-
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         queries = check_vectors(queries, self.dim)
         labels, products = no_results(len(queries), k)
@@ -263,8 +244,6 @@ class VoyagerBackend:
             best = np.take_along_axis(products, order, axis=1)
             best_labels = np.take_along_axis(candidates, order, axis=1)
         return best_labels, best
-
-    # --- in and out of the graph --------------------------------------------------------------
 
     @property
     def _number(self) -> _Number:
