@@ -22,16 +22,7 @@ _SCORES_BYTES = 64 << 20
 
 
 def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.float32]:
-    """Score every query against every document.
-
-    Parameters
-    ----------
-    queries, documents
-        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
-
-    Returns
-    -------
-    Shape: (queries, documents), float32.
+    """Score every query against every document. Shape: (queries, documents), float32.
 
     Examples
     --------
@@ -62,18 +53,8 @@ def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.floa
 def maxsim_top_k(
     queries: TokenBatch, documents: TokenBatch, k: int
 ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Find the documents with the highest scores for each query.
+    """Return rows and scores of the best k documents for each query, best first.
 
-    Parameters
-    ----------
-    queries, documents
-        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
-    k
-        Number of documents per query.
-
-    Returns
-    -------
-    For each query the positions and scores of its best min(k, documents) documents, best first.
     The earlier document wins a tie.
 
     Examples
