@@ -16,13 +16,6 @@ class Reservoir:
 
     The sample does not depend on how the stream is divided into batches.
 
-    Parameters
-    ----------
-    size
-        Number of slots.
-    seed
-        Seed of the random numbers.
-
     Examples
     --------
     >>> reservoir = Reservoir(size=2, seed=0)

@@ -93,16 +93,9 @@ class Subspaces:
         return self.bases * self.weights.sqrt()[:, None]
 
     def contributions(self, query: Tensor) -> Tensor:
-        """Return the score of each query token with each document; a row sums to the score.
+        """Return the score of each token of a query (tokens, d) with each document.
 
-        Parameters
-        ----------
-        query
-            Shape: (tokens, d).
-
-        Returns
-        -------
-        Shape: (documents, tokens).
+        Shape: (documents, tokens); a row sums to the score.
         """
         caught = (self.rows @ query.mT).square()
         owner = torch.repeat_interleave(torch.from_numpy(self.ranks)).to(caught.device)

@@ -61,12 +61,7 @@ def _add_matrices(packed: Any, w: Any, u: Any, sign: float) -> None:
 
 @dataclass(frozen=True)
 class MeanRow:
-    """The matrices w u' + u w' among packed symmetric matrices.
-
-    Parameters
-    ----------
-    direction
-        The direction u of the mean token. Shape: (d,), float32, of length 1.
+    """The matrices w u' + u w' among packed symmetric matrices; the direction u (d,) has length 1.
 
     Examples
     --------

@@ -1,10 +1,9 @@
 """Vectors at the precision of a dtype: rounded, scored against float queries, and read back.
 
-Floats are kept as they are. Codes are small integers:
-
-A vector x is kept as D small unsigned integers u and one scale: x_i is about (u_i - middle) scale,
-where middle is half the largest integer. With 8 / bits integers to a byte that is D, D / 2 or D / 8
-bytes for 8, 4 or 1 bit, and D / 4 for 2. Queries stay in floating point, so only the documents' rounding costs::
+Floats are kept as they are. A code is D small unsigned integers u and one scale: x_i is about
+(u_i - middle) scale, where middle is half the largest integer. With 8 / bits integers to a byte, that
+is D, D / 2, D / 4 or D / 8 bytes for 8, 4, 2 or 1 bit. Queries stay in floating point, so only the
+documents' rounding costs::
 
     <q, x>  ~  scale * (sum_i q_i u_i  -  middle * sum_i q_i)
 
@@ -164,18 +163,7 @@ def code_width(dim: int, bits: Bits) -> int:
 
 @dataclass(frozen=True)
 class Codes:
-    """Rounded vectors.
-
-    Parameters
-    ----------
-    values
-        Shape: (n, ceil(D bits / 8)), uint8.
-    scales
-        Shape: (n,), float32.
-    bits
-        Bits per dimension.
-    dim
-        The dimension D of the vectors.
+    """Rounded vectors of dimension ``dim``: values (n, ceil(D bits / 8)), uint8, and scales (n,).
 
     Examples
     --------
@@ -236,16 +224,12 @@ class Codes:
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors at the precision of a dtype.
+    """Vectors of dimension ``dim`` at the precision of a dtype.
 
     Parameters
     ----------
     values
         Floats of shape (n, D), or codes of shape (n, ceil(D bits / 8)), uint8.
-    dtype
-        What the values are.
-    dim
-        The dimension D of the vectors.
     scales
         Of codes. Shape: (n,), float32.
     along
