@@ -25,7 +25,7 @@ class Method(Protocol):
     """Documents in a folder, and a search over them. Documents are numbered in the order added.
 
     A method whose folder already holds documents continues after them: ``len`` says how many
-    there are.
+    there are. ``finish``, ``fit_queries`` and ``close`` do nothing unless a method needs them.
     """
 
     def __len__(self) -> int:
@@ -36,9 +36,11 @@ class Method(Protocol):
 
     def finish(self) -> None:
         """Build what needs all documents. Called after the last ``add``, before any search."""
+        return
 
     def fit_queries(self, queries: TokenBatch) -> None:
         """Learn from a sample of queries, without judgements. Called before any search."""
+        return
 
     def search(
         self, queries: TokenBatch, k: int, candidates: Candidates | None = None
@@ -51,6 +53,7 @@ class Method(Protocol):
 
     def close(self) -> None:
         """Release files and memory."""
+        return
 
 
 @dataclass(frozen=True)

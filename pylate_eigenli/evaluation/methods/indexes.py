@@ -12,20 +12,15 @@ from ...indexes.ann.faiss import FaissBackend, FaissOptions
 from ...indexes.eigenli import EigenLIIndex
 from ...indexes.single_vector import EigenLISVIndex
 from ...tokens import TokenBatch
-from .base import Candidates, Family, Hits, hits_of
+from .base import Candidates, Family, Hits, Method, hits_of
 
 _QUERIES_AT_ONCE = 256  # results are objects of Python before they are arrays
 
 
-class IndexMethod:
+class IndexMethod(Method):
     """An index whose documents have the numbers of their rows as ids.
 
-    Parameters
-    ----------
-    index
-        An ``EigenLIIndex`` or ``EigenLISVIndex``.
-    limit
-        Number of documents a search finds at most, by default as many as are asked for.
+    A search finds at most ``limit`` documents, by default as many as are asked for.
 
     Examples
     --------
@@ -78,17 +73,7 @@ class IndexMethod:
 
 
 class ProductQuantized(IndexMethod):
-    """The vectors of an ``EigenLISVIndex`` in FAISS' IndexPQ, as the paper quantizes them.
-
-    Parameters
-    ----------
-    folder
-        Where the index is.
-    bits
-        Bits per dimension.
-    options
-        Further options of the index.
-    """
+    """The vectors of an ``EigenLISVIndex`` in FAISS' IndexPQ, as the paper quantizes them."""
 
     def __init__(self, folder: Path, *, bits: int = 1, **options: Any) -> None:
         super().__init__(_single_vector_index(folder, dtype="float32", **options))

@@ -16,25 +16,17 @@ from numpy.typing import NDArray
 from ...errors import require
 from ...tokens import TokenBatch
 from ..embeddings import StoredTokens
-from .base import Candidates, Family, Hits, hits_of
+from .base import Candidates, Family, Hits, Method, hits_of
 
 
-class PylateIndex:
+class PylateIndex(Method):
     """A collection in one of PyLate's indexes, built by :meth:`finish`.
 
     Documents that the index does not come across are missing from the hits, even if they are
     candidates.
 
-    Parameters
-    ----------
-    folder
-        Where the tokens and the index are stored.
-    kind
-        Name of a class of ``pylate.indexes``.
-    needs
-        The library it needs and the extra that installs it; None if PyLate itself does.
-    options
-        Arguments of that class.
+    ``kind`` is the name of a class of ``pylate.indexes``, ``options`` are its arguments; ``needs`` is
+    the library that it needs and the extra that installs it, unless PyLate itself does.
     """
 
     def __init__(
@@ -73,9 +65,6 @@ class PylateIndex:
 
     def _add(self, ids: list[str], embeddings: list[NDArray[np.float32]]) -> None:
         self._index.add_documents(ids, embeddings)
-
-    def fit_queries(self, queries: TokenBatch) -> None:
-        """Do nothing: PyLate's indexes learn from documents only."""
 
     def search(
         self, queries: TokenBatch, k: int, candidates: Candidates | None = None

@@ -19,14 +19,14 @@ from ...tokens import TokenBatch
 from ...vectors.ranking import top_k
 from ..baselines import Muvera, pool_kmeans, pool_ward
 from ..embeddings import StoredTokens
-from .base import Candidates, Family, Hits
+from .base import Candidates, Family, Hits, Method
 
 _NO_HITS = Hits(np.zeros(0, np.int64), np.zeros(0, np.float32))
 
 Encode = Callable[[TokenBatch], TokenBatch]
 
 
-class Scanned:
+class Scanned(Method):
     """Documents and queries are some vectors each, and every document is scored by MaxSim.
 
     Parameters
@@ -60,12 +60,6 @@ class Scanned:
     def add(self, documents: TokenBatch) -> None:
         self._stored.append(self._documents(documents) if self._documents else documents)
 
-    def finish(self) -> None:
-        """Do nothing: each document stands on its own."""
-
-    def fit_queries(self, queries: TokenBatch) -> None:
-        """Do nothing: scores do not depend on other queries."""
-
     def search(
         self, queries: TokenBatch, k: int, candidates: Candidates | None = None
     ) -> list[Hits]:
@@ -89,9 +83,6 @@ class Scanned:
     @property
     def nbytes(self) -> int:
         return self._stored.nbytes
-
-    def close(self) -> None:
-        """Do nothing: the system frees mapped files."""
 
 
 def _single(encode: Callable[[TokenBatch], NDArray[np.float32]], batch: TokenBatch) -> TokenBatch:
