@@ -169,17 +169,8 @@ class DatabaseDocuments:
         return documents
 
     def prepare(self, dim: int, codec: VectorCodec) -> bool:
-        """Fix settings and encoder before the first documents are sent.
+        """Fix the settings and the encoder, fitted to the first documents, before any are sent.
 
-        Parameters
-        ----------
-        dim
-            Dimension of the tokens.
-        codec
-            Makes columns of documents; fitted to the first documents.
-
-        Returns
-        -------
         False if another process has done so in the meantime: its settings apply.
         """
         with self._collection.store.transaction() as transaction:
@@ -199,14 +190,9 @@ class DatabaseDocuments:
             return True
 
     def upload(self, batches: Iterable[DocumentColumns], progress: Progress) -> None:
-        """Send documents, and check that all arrive.
+        """Send encoded documents, and check that all arrive.
 
-        Parameters
-        ----------
-        batches
-            Encoded documents. Call :meth:`prepare` before the first one is read.
-        progress
-            Counts the documents that the database has confirmed.
+        Call :meth:`prepare` before the first batch is read.
         """
         sent: dict[DocumentId, None] = {}
         matrices: NDArray[np.float64] | float = 0.0

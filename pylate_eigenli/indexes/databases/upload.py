@@ -63,14 +63,8 @@ def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
 class Uploader:
     """Sends documents to a database; leaving the ``with`` block waits until all have arrived.
 
-    At most one batch per worker is in flight, so memory does not grow with the upload.
-
-    Parameters
-    ----------
-    database
-        The database.
-    progress
-        Counts the documents that the database has confirmed.
+    At most one batch per worker is in flight, so memory does not grow with the upload. Progress
+    counts the documents that the database has confirmed.
     """
 
     def __init__(self, database: VectorDatabase, progress: tqdm[NoReturn]) -> None:
