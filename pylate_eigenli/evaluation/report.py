@@ -5,11 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from .bootstrap import Interval, geometric_interval, paired_interval
 from .methods import parse
@@ -114,11 +113,6 @@ class Row:
 class Report:
     """Results compared with full MaxSim and EigenLI on the same collection, and with the paper.
 
-    Parameters
-    ----------
-    results
-        As :func:`pylate_eigenli.evaluation.run.evaluate` returns them.
-
     Examples
     --------
     >>> values = dict.fromkeys(COLUMNS, [1.0, 0.5])
@@ -183,21 +177,16 @@ class Report:
     def to_csv(self) -> str:
         """Return a line for every metric and cutoff of every result."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        comparisons = ("value", "paper", "minus_paper", "minus_full", "low", "high")
-        costs = ("build_seconds", "bytes_per_document", "ms_per_query", "ms_per_query_in_batch")
-        writer.writerow(["model", "data", "method", "metric", "cutoff", *comparisons, *costs])
+        names = ["model", "data", "method", "metric", "cutoff"]
+        names += ["value", "paper", "minus_paper", "minus_full", "low", "high"]
+        names += ["build_seconds", "bytes_per_document", "ms_per_query", "ms_per_query_in_batch"]
+        writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
         for row in self.rows:
-            result = row.result
             for column in COLUMNS:
+                metric, cutoff = column.split("@")
                 numbers = _numbers(row, column)
-                writer.writerow(
-                    [
-                        *(result.model, result.data, result.method, *column.split("@")),
-                        *(numbers.get(name) for name in comparisons),
-                        *(getattr(result, cost) for cost in costs),
-                    ]
-                )
+                writer.writerow({**vars(row.result), "metric": metric, "cutoff": cutoff, **numbers})
         return text.getvalue()
 
     def to_markdown(self) -> str:
@@ -211,7 +200,7 @@ class Report:
             "interval",
             _SHORT_COLUMNS,
             self.overall,
-            lambda interval: "{:+.1%} [{:+.1%}, {:+.1%}]".format(*interval),
+            "{:+.1%} [{:+.1%}, {:+.1%}]",
         )
 
 
@@ -237,7 +226,7 @@ def _section(rows: Sequence[Row]) -> str:
         "Difference to full MaxSim, with the 95 % interval of a paired bootstrap over queries",
         _SHORT_COLUMNS,
         {row.result.method: row.versus_full for row in rows},
-        lambda interval: "{:+.3f} [{:+.3f}, {:+.3f}]".format(*interval),
+        "{:+.3f} [{:+.3f}, {:+.3f}]",
     )
     in_paper = _comparison(
         "The paper's numbers, and the difference of ours to them",
@@ -249,7 +238,7 @@ def _section(rows: Sequence[Row]) -> str:
             }
             for row in rows
         },
-        lambda pair: "{:.4f} ({:+.4f})".format(*pair),
+        "{:.4f} ({:+.4f})",
     )
     return f"## {result.data}\n\n{size}\n\n{measured}{versus_full}{in_paper}"
 
@@ -268,12 +257,12 @@ def _numbers(row: Row, column: str) -> dict[str, float]:
 def _comparison(
     title: str,
     columns: Sequence[str],
-    by_method: dict[str, dict[str, Any]],
-    text: Callable[[Any], str],
+    by_method: Mapping[str, Mapping[str, tuple[float, ...]]],
+    form: str,
 ) -> str:
     """Return a table with its title, or nothing if nothing can be compared."""
     rows = {
-        name: [text(found[column]) if column in found else "" for column in columns]
+        name: [form.format(*found[column]) if column in found else "" for column in columns]
         for name, found in by_method.items()
         if found
     }
