@@ -52,9 +52,7 @@ class IndexMethod(Method):
         if self.index.settings.standardise and not self.index.knows_queries:
             self.index.fit_queries(list(queries))
 
-    def search(
-        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
-    ) -> list[Hits]:
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         items = list(queries)
         found: list[Hits] = []
         for begin in range(0, len(items), _QUERIES_AT_ONCE):
@@ -94,9 +92,7 @@ class ProductQuantized(IndexMethod):
         self._quantized.add(np.arange(n), vectors)
         self._nbytes = self._quantized.to_bytes().nbytes
 
-    def search(
-        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
-    ) -> list[Hits]:
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         if candidates is not None:
             raise ValueError("faiss-pq searches all documents: it cannot rerank candidates")
         assert self._quantized is not None, "finish() comes before the first search"

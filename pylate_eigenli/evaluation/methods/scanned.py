@@ -60,9 +60,7 @@ class Scanned(Method):
     def add(self, documents: TokenBatch) -> None:
         self._stored.append(self._documents(documents) if self._documents else documents)
 
-    def search(
-        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
-    ) -> list[Hits]:
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         """Return the best k documents per query; of equal scores the earlier document wins."""
         asked = self._queries(queries) if self._queries else queries
         chosen = None if candidates is None else [np.unique(rows) for rows in candidates]

@@ -54,7 +54,7 @@ class Backend(Protocol):
         """Return the backend without its options. Shape: (bytes,)."""
 
     def __len__(self) -> int:
-        """Return the number of vectors, without removed ones."""
+        """Return the number of vectors."""
 
     @property
     def sample_size(self) -> int:
@@ -66,11 +66,8 @@ class Backend(Protocol):
     def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         """Add vectors (n, D).
 
-        Labels (n,) are not negative, and larger than all earlier labels, removed ones included.
+        Labels (n,) are not negative, and larger than all earlier labels.
         """
-
-    def remove(self, labels: NDArray[np.int64]) -> None:
-        """Remove vectors by their labels, which must exist. Shape: (n,)."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         """Return labels and inner products of the best k vectors for queries (m, D), best first.

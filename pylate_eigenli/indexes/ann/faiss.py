@@ -74,7 +74,6 @@ class FaissBackend:
         self.options = options
         self._faiss = library("faiss")
         self._factory = default_factory(size) if options.factory is None else options.factory
-        self._removed = np.empty(0, np.int64)  # those that the index cannot remove itself
         self._borrowed: NDArray[np.uint8] | None = None
         metric = self._faiss.METRIC_INNER_PRODUCT
         try:
@@ -90,7 +89,6 @@ class FaissBackend:
         header, body = read_blob(data)
         self = cls(header["dim"], 0, replace(options, factory=header["factory"]))
         self.options = options
-        self._removed = np.array(header["removed"], np.int64)
         # The index uses the bytes in place, so a mapped file is not read as a whole.
         self._borrowed = body
         faiss = self._faiss
@@ -98,14 +96,14 @@ class FaissBackend:
         return self
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        faiss, removed = self._faiss, self._removed.tolist()
+        faiss = self._faiss
         return write_blob(
-            {"dim": self.dim, "factory": self._factory, "removed": removed},
+            {"dim": self.dim, "factory": self._factory},
             lambda stream: faiss.write_index(self._index, faiss.PyCallbackIOWriter(stream.write)),
         )
 
     def __len__(self) -> int:
-        return int(self._index.ntotal) - len(self._removed)
+        return int(self._index.ntotal)
 
     @property
     def sample_size(self) -> int:
@@ -115,8 +113,7 @@ class FaissBackend:
         return max(_SAMPLE, _SAMPLE_PER_CENTROID * (lists.nlist if lists else 0))
 
     def outgrown(self, size: int) -> bool:
-        fits = self.options.factory is not None or default_factory(size) == self._factory
-        return not fits or len(self._removed) > len(self)
+        return self.options.factory is None and default_factory(size) != self._factory
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         vectors = check_vectors(vectors, self.dim)
@@ -135,36 +132,14 @@ class FaissBackend:
         self._own()
         self._index.add_with_ids(vectors, labels)
 
-    def remove(self, labels: NDArray[np.int64]) -> None:
-        self._own()
-        try:
-            self._index.remove_ids(labels)
-        except RuntimeError:  # graphs cannot
-            self._removed = np.union1d(self._removed, labels)
-
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         queries = check_vectors(queries, self.dim)
-        labels, products = no_results(len(queries), k)
-        total = int(self._index.ntotal)
-        wanted = min(k, len(self))
-        if not wanted or not len(queries):
-            return labels, products
-        # As many removed ones as there are on average, or twice as many as last time.
-        fetched = wanted * total // len(self)
-        while True:
-            # faiss stops at as many candidates even if it is asked for more results.
-            self._set("efSearch", max(self.options.ef_search, fetched))
-            found_products, found = self._index.search(queries, fetched)
-            removed = np.isin(found, self._removed)
-            kept = (found >= 0) & ~removed
-            short = removed.any(axis=1) & (kept.sum(axis=1) < wanted)
-            if fetched == total or not short.any():
-                break
-            fetched = min(2 * fetched, total)
-        for row, is_kept in enumerate(kept):
-            chosen = np.flatnonzero(is_kept)[:wanted]
-            labels[row, : len(chosen)] = found[row, chosen]
-            products[row, : len(chosen)] = found_products[row, chosen]
+        if not len(self) or not len(queries):
+            return no_results(len(queries), k)
+        # faiss stops at as many candidates even if it is asked for more results.
+        self._set("efSearch", max(self.options.ef_search, k))
+        products, labels = self._index.search(queries, k)
+        products[labels < 0] = -np.inf
         return labels, products
 
     def _keeps_labels(self, index: Any) -> bool:

@@ -114,8 +114,6 @@ class VoyagerBackend:
         self._graph: Any = None  # made with the first vectors, which set the scale
         self._scale = 1.0
         self._longest = 0.0  # square of the largest length so far, scaled
-        # Voyager does not report removed vectors.
-        self._removed: set[int] = set()
 
     @classmethod
     def from_bytes(cls, data: NDArray[np.uint8], options: VoyagerOptions) -> Self:
@@ -123,7 +121,6 @@ class VoyagerBackend:
         self = cls(header["dim"], 0, options)
         self._M, self._storage = header["M"], header["storage"]
         self._scale, self._longest = header["scale"], header["longest"]
-        self._removed = set(header["removed"])
         # Voyager cannot read an empty graph. A stream without seek skips its checks of every
         # vector; the storage has checked the bytes already.
         if len(body):
@@ -137,19 +134,17 @@ class VoyagerBackend:
             "storage": self._storage,
             "scale": self._scale,
             "longest": self._longest,
-            "removed": sorted(self._removed),
         }
         return write_blob(header, self._graph.save if len(self) else lambda stream: None)
 
     def __len__(self) -> int:
-        return 0 if self._graph is None else self._graph.num_elements - len(self._removed)
+        return 0 if self._graph is None else int(self._graph.num_elements)
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         check_vectors(vectors, self.dim)
 
     def outgrown(self, size: int) -> bool:
-        # Removed vectors stay in the graph, and searches still visit them.
-        return len(self._removed) > len(self)
+        return False
 
     def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         vectors = check_vectors(vectors, self.dim)
@@ -163,20 +158,11 @@ class VoyagerBackend:
             self._remake(largest)
         self._insert(labels, vectors)
 
-    def remove(self, labels: NDArray[np.int64]) -> None:
-        for label in labels.tolist():
-            self._graph.mark_deleted(label)
-            self._removed.add(label)
-        if not len(self):
-            # A search cannot pass through a graph whose vectors are all removed.
-            self._graph, self._removed = None, set()
-
     def _start(self, largest: float) -> None:
         """Make an empty graph for vectors of about this size."""
         number = self._number
         self._scale = number.limit / (number.headroom * largest) if largest > 0 else 1.0
         self._longest = 0.0
-        self._removed = set()
         self._graph = self._voyager.Index(
             self._voyager.Space.InnerProduct,
             self.dim + _PADDING,
@@ -267,7 +253,6 @@ class VoyagerBackend:
         """Yield the labels and vectors of the graph in batches."""
         graph, scale = self._graph, np.float32(self._scale)
         labels = np.fromiter(graph.ids, np.int64)
-        labels = np.setdiff1d(labels, np.fromiter(self._removed, np.int64))
         for part in self._parts(len(labels)):
             vectors = graph.get_vectors(labels[part].tolist())[:, : self.dim]
             yield labels[part], vectors / scale

@@ -145,22 +145,11 @@ def connect(
     default: str,
     options: Mapping[str, Any] | None = None,
 ) -> VectorDatabase:
-    """Connect to a database.
+    """Connect to the database ``name`` of the index at the path ``default``.
 
-    Parameters
-    ----------
-    name
-        One of ``NAMES``.
-    uri
-        ``https://host:port``, or the file or folder of an embedded database. By default an
-        embedded database next to the index.
-    token
-        Credentials. By default from the environment: ``MILVUS_TOKEN`` (``user:password`` or an
-        API key) or ``QDRANT_API_KEY``. They are never sent to an embedded database.
-    default
-        The path of the index, which names the collection and an embedded database.
-    options
-        The fields of the database's ``options_type``, by name.
+    By default the database is embedded and lies next to the index, and the token comes from the
+    environment: ``MILVUS_TOKEN`` (``user:password`` or an API key) or ``QDRANT_API_KEY``. A token
+    is never sent to an embedded database.
     """
     kind: type[VectorDatabase] = _REGISTRY.type_of(name)
     chosen = _REGISTRY.options(name, options)

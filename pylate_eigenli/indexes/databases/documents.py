@@ -44,15 +44,7 @@ class DatabaseDocuments:
     - The background (:mod:`pylate_eigenli.spectral.background`) is the mean of all documents that
       were ever sent, including documents that have been removed or replaced.
 
-    Parameters
-    ----------
-    collection
-        The folder.
-    uri, token
-        Address and credentials, see :func:`pylate_eigenli.indexes.databases.connect`. By default
-        the uri that was given first.
-    override
-        Whether to empty the database.
+    The uri is by default the one that was given first; ``override`` empties the database.
 
     Examples
     --------
