@@ -127,16 +127,15 @@ class Background:
             return QueryFilter()
         values, vectors = np.linalg.eigh(self.total / trace)
         values = np.maximum(values, _FLOOR)
-        power = rows = None
+        power = against = None
         if idf:
             # The symmetric power keeps tokens in their own basis.
             power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
         if background:
             left = values ** (1 - 2 * idf)
             rows = (vectors * np.sqrt(background * left / left.sum())).T
-        return QueryFilter(
-            power, None if rows is None else torch.from_numpy(rows).float().contiguous()
-        )
+            against = torch.from_numpy(rows).float().contiguous()
+        return QueryFilter(power, against)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:

@@ -74,7 +74,8 @@ class ProductQuantized(IndexMethod):
     """The vectors of an ``EigenLISVIndex`` in FAISS' IndexPQ, as the paper quantizes them."""
 
     def __init__(self, folder: Path, *, bits: int = 1, **options: Any) -> None:
-        super().__init__(_single_vector_index(folder, dtype="float32", **options))
+        index = EigenLISVIndex(str(folder), dtype="float32", show_progress=False, **options)
+        super().__init__(index)
         self._bits = bits
         self._quantized: FaissBackend | None = None
         self._nbytes = 0
@@ -112,10 +113,6 @@ def _eigenli(folder: Path, **options: Any) -> IndexMethod:
     return IndexMethod(EigenLIIndex(str(folder), show_progress=False, **options))
 
 
-def _single_vector_index(folder: Path, **options: Any) -> EigenLISVIndex:
-    return EigenLISVIndex(str(folder), show_progress=False, **options)
-
-
 def _single_vector(
     folder: Path, *, rerank: Any = "none", n_candidates: int = 100, **options: Any
 ) -> IndexMethod:
@@ -124,8 +121,9 @@ def _single_vector(
     if rerank == "eigenli" and "keep_tokens" not in options:
         options.setdefault("keep_bases", True)
     of_backend = {name: options.pop(name) for name in _BACKEND_OPTIONS if name in options}
-    index = _single_vector_index(
-        folder,
+    index = EigenLISVIndex(
+        str(folder),
+        show_progress=False,
         rerank=rerank,
         n_candidates=n_candidates,
         backend_options=of_backend or None,
