@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 from typing_extensions import Self
 
@@ -120,16 +119,7 @@ class SVProjection:
         if dim > len(sample):
             raise ValueError(f"dim={dim} directions need as many vectors, got {len(sample)}")
         sample -= mean
-        directions = torch.from_numpy(
-            randomized_svd(
-                sample.numpy(),
-                dim,
-                n_oversamples=max(_SPARE_AT_LEAST, int(_SPARE_SHARE * dim)),
-                n_iter=_ROUNDS,
-                power_iteration_normalizer="QR",
-                random_state=seed,
-            )[2]
-        )
+        directions = _principal_directions(sample, dim, seed)
         total = float(sample.norm(dim=1).double().square().sum())
         kept = float((sample @ directions.mT).norm(dim=1).double().square().sum())
         return cls(mean, directions, min(kept / total, 1.0) if total > 0 else 1.0)
@@ -237,7 +227,7 @@ class TokenProjection:
             seen += len(batch)
         if moment is None:
             raise ValueError("no documents were given")
-        directions = torch.linalg.eigh(moment).eigenvectors[:, -dim:].flip(1).mT
+        directions = _exact_eigenvectors(moment, dim).mT
         energy = torch.trace(directions @ moment @ directions.mT) / torch.trace(moment)
         return cls(directions.float().contiguous(), min(float(energy), 1.0))
 
@@ -305,3 +295,36 @@ def _sample(batches: Iterable[Vectors], width: int, size: int, seed: int) -> tup
         sample[slots[chosen]] = rows.numpy()[chosen]
         seen += len(rows)
     return torch.from_numpy(sample[:seen]), (total / max(seen, 1)).float()
+
+
+def _principal_directions(x: Tensor, dim: int, seed: int) -> Tensor:
+    """Return the leading right singular vectors of x (n, D) as rows. Shape: (dim, D)."""
+    n, width = x.shape
+    if n >= width:
+        return _leading_eigenvectors(x.mT @ x, dim, seed).mT.contiguous()
+    # Division by small singular values would lose orthogonality; QR keeps it.
+    left = _leading_eigenvectors(x @ x.mT, dim, seed)
+    q: Tensor = torch.linalg.qr(x.mT @ left).Q
+    return q.mT.contiguous()
+
+
+def _leading_eigenvectors(gram: Tensor, dim: int, seed: int) -> Tensor:
+    """Return orthonormal columns that approximately span the leading eigenspace. Shape: (n, dim).
+
+    A full decomposition of thousands of dimensions takes minutes. Subspace iteration, which
+    multiplies a random block of slightly more columns repeatedly, takes seconds.
+    """
+    n = len(gram)
+    block = dim + max(_SPARE_AT_LEAST, int(_SPARE_SHARE * dim))
+    if 2 * block >= n:
+        return _exact_eigenvectors(gram, dim)
+    q = torch.randn(n, block, generator=torch.Generator().manual_seed(seed))
+    for _ in range(_ROUNDS + 1):
+        q = torch.linalg.qr(gram @ q).Q
+    return q @ _exact_eigenvectors(q.mT @ (gram @ q), dim)
+
+
+def _exact_eigenvectors(matrix: Tensor, n: int) -> Tensor:
+    """Return the n eigenvectors of the largest eigenvalues as columns, the largest first."""
+    vectors: Tensor = torch.linalg.eigh(matrix).eigenvectors
+    return vectors[:, -n:].flip(1)
