@@ -69,17 +69,7 @@ class TokenFile:
 
 
 class StoredTokens:
-    """Token vectors of documents on disk, a float16 file per batch.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pylate_eigenli.tokens import collect
-    >>> folder = tempfile.mkdtemp()
-    >>> StoredTokens(folder).append(collect([[[1.0, 0.0]], [[0.0, 1.0]]]))
-    >>> [(begin, batch.lengths.tolist()) for begin, batch in StoredTokens(folder)]
-    [(0, [1, 1])]
-    """
+    """Token vectors of documents on disk, a float16 file per batch."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)

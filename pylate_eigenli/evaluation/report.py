@@ -111,18 +111,7 @@ class Row:
 
 
 class Report:
-    """Results compared with full MaxSim and EigenLI on the same collection, and with the paper.
-
-    Examples
-    --------
-    >>> values = dict.fromkeys(COLUMNS, [1.0, 0.5])
-    >>> costs = {"build_seconds": 0.1, "bytes_per_document": 8192.0}
-    >>> costs |= {"ms_per_query": 1.0, "ms_per_query_in_batch": 0.2}
-    >>> run = Result("colbert-ir/colbertv2.0", "scifact", "eigenli-32", 5183, values, **costs)
-    >>> (row,) = Report([run]).rows
-    >>> row.result["nDCG@10"], row.paper["nDCG@10"]
-    (0.75, 0.6841)
-    """
+    """Results compared with full MaxSim and EigenLI on the same collection, and with the paper."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         by_name = {(result.data, result.method): result for result in results}

@@ -125,19 +125,6 @@ def explain_found(
     """Explain the scores that an index gives several documents for one query.
 
     ``search_options`` are those of the search, as for :func:`explain`. There are no eigenvalues.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pylate_eigenli import EigenLIIndex
-    >>> index = EigenLIIndex(tempfile.mkdtemp(), k=2, show_progress=False)
-    >>> documents = torch.eye(8).reshape(2, 4, 8)
-    >>> index = index.add_documents(["first", "second"], documents)
-    >>> query = documents[1][:2]
-    >>> hits = index(query, k=1)[0]
-    >>> (explanation,) = explain_found(index, query, [hit["id"] for hit in hits])
-    >>> round(explanation.total - hits[0]["score"], 5)
-    0.0
     """
     rows = index.contributions(query_embeddings, list(documents_ids), **search_options)
     return [Explanation(row) for row in rows]

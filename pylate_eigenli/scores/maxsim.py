@@ -56,15 +56,6 @@ def maxsim_top_k(
     """Return rows and scores of the best k documents for each query, best first.
 
     The earlier document wins a tie.
-
-    Examples
-    --------
-    >>> from pylate_eigenli.tokens import collect
-    >>> queries = collect([[[1.0, 0.0], [0.6, 0.8]]], names="query")
-    >>> documents = collect([[[1.0, 0.0]], [[0.8, 0.6], [0.0, 1.0]], [[1.0, 0.0]]])
-    >>> [(rows, scores)] = maxsim_top_k(queries, documents, k=2)
-    >>> rows, scores.round(2)
-    (array([1, 0]), array([1.76, 1.6 ], dtype=float32))
     """
     check_k(k, None)
     at_once = max(1, _SCORES_BYTES // (4 * len(documents)))

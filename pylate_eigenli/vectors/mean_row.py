@@ -61,16 +61,7 @@ def _add_matrices(packed: Any, w: Any, u: Any, sign: float) -> None:
 
 @dataclass(frozen=True)
 class MeanRow:
-    """The matrices w u' + u w' among packed symmetric matrices; the direction u (d,) has length 1.
-
-    Examples
-    --------
-    >>> row = MeanRow(torch.tensor([0.6, 0.8]))
-    >>> packed = torch.tensor([[1.0, 2.0, 3.0]])
-    >>> coordinates = row.coordinates(packed)
-    >>> row.coordinates(row.add(packed, coordinates, -1)).abs().max() < 1e-6
-    tensor(True)
-    """
+    """The matrices w u' + u w' among packed symmetric matrices; the direction u (d,) has length 1."""
 
     direction: Tensor
 

@@ -146,12 +146,6 @@ def soft_vectors(batch: TokenBatch, taus: NDArray[np.float64]) -> Tensor:
 
     ``taus`` (documents,) has the shares of the energy that get the weight 1/2. Shape of the result:
     (documents, d (d + 1) / 2), float32.
-
-    Examples
-    --------
-    >>> from pylate_eigenli.tokens import collect
-    >>> soft_vectors(collect([[[1.0, 0.0], [0.6, 0.8]]]), np.array([0.5])).round(decimals=3)
-    tensor([[0.5490, 0.3520, 0.1860]])
     """
     tokens = batch.tokens.float().cpu().contiguous().numpy()
     out = np.empty((len(batch), packed_dim(batch.dim)), np.float32)

@@ -62,13 +62,6 @@ def pool_kmeans(documents: TokenBatch, k: int, *, seed: int = 0) -> TokenBatch:
     """Pool documents by k-means to at most k unit vectors; fewer for fewer distinct tokens.
 
     Every document gets the same seed, so that its vectors do not depend on other documents.
-
-    Examples
-    --------
-    >>> from pylate_eigenli.tokens import collect
-    >>> documents = collect([[[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]], [[0.0, 1.0]]])
-    >>> pool_kmeans(documents, k=2).lengths.tolist()
-    [2, 1]
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning

@@ -21,16 +21,6 @@ class IndexMethod(Method):
     """An index whose documents have the numbers of their rows as ids.
 
     A search finds at most ``limit`` documents, by default as many as are asked for.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pylate_eigenli.tokens import collect
-    >>> method = IndexMethod(EigenLIIndex(tempfile.mkdtemp(), k=1, show_progress=False))
-    >>> method.add(collect([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]))
-    >>> [hits] = method.search(collect([[[0.6, 0.8]]], names="query"), k=2)
-    >>> hits.rows, hits.scores.round(2)
-    (array([1, 0]), array([0.64, 0.36], dtype=float32))
     """
 
     def __init__(self, index: EigenLIIndex | EigenLISVIndex, limit: int | None = None) -> None:

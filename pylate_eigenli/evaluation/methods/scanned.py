@@ -27,24 +27,10 @@ Encode = Callable[[TokenBatch], TokenBatch]
 
 
 class Scanned(Method):
-    """Documents and queries are some vectors each, and every document is scored by MaxSim.
+    """Documents and queries are some vectors each, kept as float16; MaxSim scores every document.
 
-    Parameters
-    ----------
-    folder
-        Where the vectors are stored, as float16.
-    documents, queries
-        Functions that make the vectors of token vectors. By default tokens are used as they are.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pylate_eigenli.tokens import collect
-    >>> ward = Scanned(tempfile.mkdtemp(), partial(pool_ward, k=1))
-    >>> ward.add(collect([[[1.0, 0.0], [0.28, 0.96]], [[0.0, 1.0]]]))
-    >>> [hits] = ward.search(collect([[[1.0, 0.0]]], names="query"), k=2)
-    >>> hits.rows, hits.scores.round(2)
-    (array([0, 1]), array([0.8, 0. ], dtype=float32))
+    ``documents`` and ``queries`` make these vectors of token vectors; by default tokens are used as
+    they are.
     """
 
     def __init__(

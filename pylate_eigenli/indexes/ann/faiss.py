@@ -56,16 +56,7 @@ class FaissOptions:
 
 
 class FaissBackend:
-    """Vectors in a faiss index.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> backend = FaissBackend(dim=2, size=2, options=FaissOptions())
-    >>> backend.add(np.array([7, 8]), np.array([[1, 0], [0, 2]], np.float32))
-    >>> backend.search(np.array([[1, 1]], np.float32), k=1)[0].tolist()
-    [[8]]
-    """
+    """Vectors in a faiss index."""
 
     options_type: ClassVar[type] = FaissOptions
 

@@ -91,16 +91,7 @@ class VoyagerOptions:
 
 
 class VoyagerBackend:
-    """Vectors in a Voyager graph.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> backend = VoyagerBackend(dim=2, size=2, options=VoyagerOptions(storage="float32"))
-    >>> backend.add(np.array([7, 8]), np.array([[1, 0], [0, 2]], np.float32))
-    >>> backend.search(np.array([[1, 1]], np.float32), k=1)[0].tolist()
-    [[8]]
-    """
+    """Vectors in a Voyager graph."""
 
     options_type: ClassVar[type] = VoyagerOptions
     sample_size = 0

@@ -45,21 +45,6 @@ class DatabaseDocuments:
       were ever sent, including documents that have been removed or replaced.
 
     The uri is by default the one that was given first; ``override`` empties the database.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pytest
-    >>> import torch
-    >>> _ = pytest.importorskip("qdrant_client")
-    >>> from pylate_eigenli import EigenLISVIndex
-    >>> index = EigenLISVIndex(
-    ...     tempfile.mkdtemp(), k=2, backend="qdrant", uri=":memory:", show_progress=False
-    ... )
-    >>> documents = torch.eye(8).reshape(2, 4, 8)
-    >>> index = index.add_documents(["first", "second"], documents)
-    >>> index(documents[1], k=1)[0][0]["id"]
-    'second'
     """
 
     in_database = True

@@ -34,14 +34,7 @@ class Batch(NamedTuple):
 
 
 def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
-    """Divide documents into batches of at most ``BATCH_BYTES``, but of at least one document.
-
-    Examples
-    --------
-    >>> documents = Batch(list(range(300)), np.zeros((300, 100_000), np.float32), None)
-    >>> [len(batch.ids) for batch in batches(documents, bytes_per_number=4)][:2]
-    [41, 41]
-    """
+    """Divide documents into batches of at most ``BATCH_BYTES``, but of at least one document."""
     ids, vectors, rows = documents
     costs = np.full(len(ids), _OVERHEAD + bytes_per_number * vectors.shape[1])
     if rows is not None:
