@@ -198,10 +198,11 @@ def _section(rows: Sequence[Row]) -> str:
     result = rows[0].result
     queries = len(result.per_query[COLUMNS[0]])
     size = f"{result.documents:,} documents, {queries:,} queries, {result.model}"
-    measured = _table(
-        [*COLUMNS, "bytes / document", "build, s", "x EigenLI", "ms / query"],
-        {
-            row.result.method: [
+    measured = markdown(
+        ["method", *COLUMNS, "bytes / document", "build, s", "x EigenLI", "ms / query"],
+        [
+            [
+                row.result.method,
                 *(f"{row.result[column]:.4f}" for column in COLUMNS),
                 f"{row.result.bytes_per_document:,.0f}",
                 f"{row.result.build_seconds:.2f}",
@@ -209,7 +210,7 @@ def _section(rows: Sequence[Row]) -> str:
                 f"{row.result.ms_per_query:.1f}",
             ]
             for row in rows
-        },
+        ],
     )
     versus_full = _comparison(
         "Difference to full MaxSim, with the 95 % interval of a paired bootstrap over queries",
@@ -250,15 +251,15 @@ def _comparison(
     form: str,
 ) -> str:
     """Return a table with its title, or nothing if nothing can be compared."""
-    rows = {
-        name: [form.format(*found[column]) if column in found else "" for column in columns]
+    rows = [
+        [name, *(form.format(*found[column]) if column in found else "" for column in columns)]
         for name, found in by_method.items()
         if found
-    }
-    return f"{title}:\n\n{_table(columns, rows)}" if rows else ""
+    ]
+    return f"{title}:\n\n{markdown(['method', *columns], rows)}" if rows else ""
 
 
-def _table(columns: Sequence[str], rows: dict[str, list[str]]) -> str:
-    lines = [["method", *columns], ["---", *("---:" for _ in columns)]]
-    lines += [[name, *cells] for name, cells in rows.items()]
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], labels: int = 1) -> str:
+    """Return a table; the first columns, as many as there are labels, are aligned to the left."""
+    lines = [headings, ["---" if i < labels else "---:" for i in range(len(headings))], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"

@@ -65,16 +65,7 @@ _KINDS = {**{kind: kind for kind in _NAMES}, "baseline": "method"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One number printed in the paper; see the module for what each field means.
-
-    ``decimals`` is the number of decimals printed.
-
-    Examples
-    --------
-    >>> cell = select(table="beir_recall", dataset="SciFact", method="EigenLI", k=32)[0]
-    >>> cell.metric, cell.dataset
-    ('Recall', 'SciFact')
-    """
+    """One number printed in the paper, with so many decimals; see the module for its fields."""
 
     table: str
     model: str | None
