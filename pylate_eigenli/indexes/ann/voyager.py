@@ -28,6 +28,7 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import Self
 
+from ...spectral.settings import check_choice
 from ..registry import check_positive
 from . import Results, check_vectors, library, no_results
 from .blob import ByteStream, read_blob, write_blob
@@ -83,8 +84,7 @@ class VoyagerOptions:
     ef_search: int = 200
 
     def __post_init__(self) -> None:
-        if self.storage not in _NUMBERS:
-            raise ValueError(f"storage must be one of {', '.join(_NUMBERS)}, got {self.storage!r}")
+        check_choice("storage", self.storage, tuple(_NUMBERS))
         if self.M == 1:
             raise ValueError("M must be at least 2, got 1")
         check_positive(M=self.M, ef_construction=self.ef_construction, ef_search=self.ef_search)
