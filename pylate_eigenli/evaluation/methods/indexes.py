@@ -130,38 +130,25 @@ def _switch(text: str) -> bool:
     return text == "true"
 
 
-_OPTIONS: Mapping[str, Callable[[str], Any]] = {
-    "dtype": str,
+_Options = Mapping[str, Callable[[str], Any]]
+_SPECTRAL_OPTIONS: _Options = {
+    **dict.fromkeys(("preset", "filter", "centering", "short_documents"), str),
+    **dict.fromkeys(("idf", "background"), float),
     "standardise": _switch,
-    "short_documents": str,
-    "preset": str,
-    "filter": str,
-    "centering": str,
-    "idf": float,
-    "background": float,
 }
-_BACKEND_OPTIONS: Mapping[str, Callable[[str], Any]] = {
-    "factory": str,
-    "ef_search": int,
-    "nprobe": int,
-    "index_type": str,
-    "quantization": str,
+_BACKEND_OPTIONS: _Options = {
+    **dict.fromkeys(("factory", "index_type", "quantization"), str),
+    **dict.fromkeys(("ef_search", "nprobe"), int),
 }
-_SV_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+_OPTIONS: _Options = {"dtype": str, **_SPECTRAL_OPTIONS}
+_SV_OPTIONS: _Options = {
     **_OPTIONS,
     **_BACKEND_OPTIONS,
-    "backend": str,
-    "uri": str,
-    "rerank": str,
+    **dict.fromkeys(("backend", "uri", "rerank", "keep_tokens"), str),
     "n_candidates": int,
-    "keep_tokens": str,
     "keep_bases": _switch,
 }
-_PQ_OPTIONS: Mapping[str, Callable[[str], Any]] = {
-    **{name: read for name, read in _OPTIONS.items() if name != "dtype"},
-    "k": int,
-    "bits": int,
-}
+_PQ_OPTIONS: _Options = {**_SPECTRAL_OPTIONS, "k": int, "bits": int}
 
 FAMILIES = (
     Family("eigenli", _eigenli, budgeted=True, options=_OPTIONS),
