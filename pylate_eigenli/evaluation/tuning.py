@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from ..indexes.eigenli import EigenLIIndex
-from ..scores.maxsim import maxsim_top_k
+from ..scores.maxsim import maxsim_scores
 from ..spectral.settings import SpectralSettings
 from ..spectral.subspace import check_k
 from ..tokens import collect
+from ..vectors.ranking import top_k
 from .metrics import ndcg
 
 _KS = (16, 32, 64)
@@ -148,8 +149,8 @@ def tune(
     measure = "nDCG@10"
     if qrels is None:
         measure = "nDCG@10 with MaxSim's ten best as the relevant documents"
-        best_rows = (rows for rows, _ in maxsim_top_k(queries, documents, _CUTOFF))
-        qrels = [{documents_ids[i]: 1 for i in rows} for rows in best_rows]
+        found = (top_k(scores, _CUTOFF) for scores in maxsim_scores(queries, documents))
+        qrels = [{documents_ids[row]: 1 for row in rows} for rows in found]
     elif len(qrels) != len(queries):
         raise ValueError(f"{len(qrels)} qrels for {len(queries)} queries")
     tried = [k for k in _KS if k <= documents.dim] or [documents.dim] if ks is None else list(ks)
