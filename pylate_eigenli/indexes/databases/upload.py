@@ -15,7 +15,9 @@ from tqdm.auto import tqdm
 from typing_extensions import Self
 
 from ...errors import UploadError
+from ...scores.maxsim import row_ranges
 from ...storage import DocumentId
+from ...tokens import offsets_of
 from . import VectorDatabase
 
 # Qdrant refuses messages of more than 32 MB, Milvus of more than 64 MB.
@@ -45,12 +47,8 @@ def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
             f"document {ids[largest]!r} takes {costs[largest] >> 20} MB, but one message to "
             f"a database holds at most {MESSAGE_BYTES >> 20} MB"
         )
-    begin = 0
-    while begin < len(ids):
-        fitting = int(np.searchsorted(np.cumsum(costs[begin:]), BATCH_BYTES, side="right"))
-        end = begin + max(fitting, 1)
+    for begin, end in row_ranges(offsets_of(costs), BATCH_BYTES):
         yield Batch(ids[begin:end], vectors[begin:end], None if rows is None else rows[begin:end])
-        begin = end
 
 
 class Uploader:
