@@ -37,8 +37,8 @@ class Queries:
     """Queries with spectral idf and background subtraction applied.
 
     ``plain`` has the original tokens, ``tokens`` those to compare with subspaces. The rows g_i of
-    ``against`` (d, d) are subtracted: the query's moment loses sum_i g_i g_i' times the query's mass
-    sum_i |q_i|^2.
+    ``against`` (d, d) are subtracted: the query's moment loses sum_i g_i g_i' times the mass of the
+    query, sum_i |q_i|^2.
     """
 
     plain: TokenBatch

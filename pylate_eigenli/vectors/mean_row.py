@@ -61,7 +61,7 @@ def _add_matrices(packed: Any, w: Any, u: Any, sign: float) -> None:
 
 @dataclass(frozen=True)
 class MeanRow:
-    """The matrices w u' + u w' among packed symmetric matrices; the direction u (d,) has length 1."""
+    """The matrices w u' + u w' among packed symmetric matrices; the direction u has length 1."""
 
     direction: Tensor
 

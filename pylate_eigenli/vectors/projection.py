@@ -237,7 +237,7 @@ class TokenProjection:
         return self.directions.shape[0]
 
     def transform(self, embeddings: Any) -> list[Tensor]:
-        """Project the tokens of documents or queries, in any form. Shape of each: (tokens, dim), float32."""
+        """Project tokens in any form. Shape of each item: (tokens, dim), float32."""
         return list(self.documents(collect(embeddings, dim=self.directions.shape[1])))
 
     def fitted_to(self, documents: TokenBatch) -> Self:
@@ -281,7 +281,7 @@ def _checked(vectors: Vectors, dim: int | None, noun: str, first: int = 0) -> Te
 
 
 def _sample(batches: Iterable[Vectors], width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return a uniform sample of the rows of all batches (at most size, width), and the mean of all."""
+    """Return a uniform sample of at most ``size`` rows of all batches, and the mean of all rows."""
     reservoir = Reservoir(size, seed)
     sample = np.empty((size, width), np.float32)  # unused pages take no memory
     total = torch.zeros(width, dtype=torch.float64)

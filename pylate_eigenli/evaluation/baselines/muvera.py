@@ -87,11 +87,11 @@ class Muvera:
         return self.repetitions * (1 << self.hyperplanes) * self.projection_dim
 
     def encode_documents(self, documents: TokenBatch) -> NDArray[np.float32]:
-        """Return the means per partition, empty ones filled. Shape: (documents, ``dim``), float32."""
+        """Return the means per partition, empty ones filled. Shape: (documents, ``dim``)."""
         return self._encode(documents, as_documents=True)
 
     def encode_queries(self, queries: TokenBatch) -> NDArray[np.float32]:
-        """Return the sums per partition over the repetitions. Shape: (queries, ``dim``), float32."""
+        """Return the sums per partition over the repetitions. Shape: (queries, ``dim``)."""
         return np.divide(self._encode(queries, as_documents=False), np.float32(self.repetitions))
 
     def _encode(self, batch: TokenBatch, as_documents: bool) -> NDArray[np.float32]:

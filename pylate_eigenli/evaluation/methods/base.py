@@ -56,7 +56,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of method, named by the first part of the names of its methods: ``ward`` in ``ward-32``.
+    """A kind of method; its name is the first part of their names: ``ward`` in ``ward-32``.
 
     Parameters
     ----------

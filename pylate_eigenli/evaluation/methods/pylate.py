@@ -25,8 +25,8 @@ class PylateIndex(Method):
     Documents that the index does not come across are missing from the hits, even if they are
     candidates.
 
-    ``kind`` is the name of a class of ``pylate.indexes``, ``options`` are its arguments; ``needs`` is
-    the library that it needs and the extra that installs it, unless PyLate itself does.
+    ``kind`` is the name of a class of ``pylate.indexes``, ``options`` are its arguments; ``needs``
+    is the library that it needs and the extra that installs it, unless PyLate itself does.
     """
 
     def __init__(

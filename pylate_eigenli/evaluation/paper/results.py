@@ -35,8 +35,8 @@ from typing import Any, Literal, cast
 Statistic = Literal["value", "am", "gm", "delta"]
 _Names = dict[str, list[str]]
 
-# The paper's names, each with other names on Hugging Face, in BEIR and in MTEB. MTEB's later versions
-# of a task (".v2", "HardNegatives", "Nano") have other data and must not match.
+# The paper's names, each with other names on Hugging Face, in BEIR and in MTEB. MTEB's later
+# versions of a task (".v2", "HardNegatives", "Nano") have other data and must not match.
 _DATA = json.loads((files(__package__) / "paper_names.json").read_text("utf-8"))
 TABLES: dict[str, str] = _DATA["tables"]
 MODELS: _Names = _DATA["models"]

@@ -116,7 +116,7 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
 
 @precise
 def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
-    """Transform eigenvectors of the tridiagonal matrix, the rows of z (multiple of 4, size), in place."""
+    """Turn rows z (multiple of 4, size), eigenvectors of the tridiagonal matrix, back in place."""
     size = z.shape[1]
     none = splat(np.float32(0))
     along, across = np.empty(4, np.float32), np.empty(4, np.float32)
