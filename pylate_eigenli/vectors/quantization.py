@@ -1,9 +1,9 @@
 """Vectors at the precision of a dtype: rounded, scored against float queries, and read back.
 
 Floats are kept as they are. A code is D small unsigned integers u and one scale: x_i is about
-(u_i - middle) scale, where middle is half the largest integer. With 8 / bits integers to a byte, that
-is D, D / 2, D / 4 or D / 8 bytes for 8, 4, 2 or 1 bit. Queries stay in floating point, so only the
-documents' rounding costs::
+(u_i - middle) scale, where middle is half the largest integer. With 8 / bits integers to a byte,
+that is D, D / 2, D / 4 or D / 8 bytes for 8, 4, 2 or 1 bit. Queries stay in floating point, so only
+the documents' rounding costs::
 
     <q, x>  ~  scale * (sum_i q_i u_i  -  middle * sum_i q_i)
 
