@@ -50,8 +50,8 @@ def top_eigenvectors(moments: NDArray[np.float32], k: int) -> NDArray[np.float32
     n, d, _ = moments.shape
     result = np.empty((n, d, k), np.float32)
 
-    def task(begin: int, end: int) -> None:
-        for i in range(begin, end):
+    def task(part: slice) -> None:
+        for i in range(part.start, part.stop):
             _, result[i] = scipy.linalg.eigh(
                 moments[i], subset_by_index=(d - k, d - 1), driver="evr", check_finite=False
             )

@@ -64,14 +64,9 @@ def _sample(source: Source, cut: Cut, n: int) -> list[str]:
 
 
 def _values(found: Analysis) -> dict[str, Any]:
+    scalars = ("documents", "dim", "tokens_per_document", "effective_rank", "anisotropy")
     return {
-        "documents": found.documents,
-        "dim": found.dim,
-        "tokens_per_document": found.tokens_per_document,
-        "effective_rank": found.effective_rank,
-        "anisotropy": found.anisotropy,
-        "energy": found.energy,
-        "shorter": found.shorter,
+        **{name: getattr(found, name) for name in (*scalars, "energy", "shorter")},
         "spectrum": found.spectra.mean(0).tolist(),
         "recommended": {"k": found.k, "preset": found.preset, "reason": found.reason},
     }

@@ -7,7 +7,7 @@ collection, but not the mean over several collections that are resampled separat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,16 +33,9 @@ class Interval(NamedTuple):
 
 
 def paired_interval(a: ArrayLike, b: ArrayLike, n: int = 10_000, seed: int = 0) -> Interval:
-    """Return the mean of a minus that of b, with its interval.
+    """Return the mean of a minus that of b, with its interval; n resamples are drawn.
 
-    Parameters
-    ----------
-    a, b
-        The metric of two methods on the same queries. Shape: (queries,).
-    n
-        Number of resamples.
-    seed
-        Seeds the resamples.
+    ``a`` and ``b`` are the metric of two methods on the same queries.
 
     Examples
     --------
@@ -51,10 +44,7 @@ def paired_interval(a: ArrayLike, b: ArrayLike, n: int = 10_000, seed: int = 0) 
     """
     values, others = _paired(a, b)
     differences = values - others
-    means = np.concatenate(
-        [differences[drawn].mean(axis=1) for drawn in _resamples(len(differences), n, seed)]
-    )
-    return _interval(float(differences.mean()), means)
+    return _interval(float(differences.mean()), _resampled_means(differences, n, seed))
 
 
 def geometric_interval(
@@ -62,12 +52,7 @@ def geometric_interval(
 ) -> Interval:
     """Return the geometric mean over collections of the ratio of a to b, minus 1, with its interval.
 
-    Parameters
-    ----------
-    a, b
-        For each collection the metric of two methods on the same queries. Shape: (queries_i,).
-    n, seed
-        See :func:`paired_interval`; every collection is resampled on its own.
+    Every collection is resampled on its own.
 
     Examples
     --------
@@ -80,12 +65,10 @@ def geometric_interval(
         raise ValueError("there is no collection to compare on")
     logs = np.zeros(n)
     for number, (x, y) in enumerate(pairs):
-        drawn = _resamples(len(x), n, seed + number)
         # A resample may have only zeros; its ratio (0, infinity or NaN) is outside the interval.
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs += np.concatenate(
-                [np.log(x[rows].mean(axis=1) / y[rows].mean(axis=1)) for rows in drawn]
-            )
+            drawn = (_resampled_means(values, n, seed + number) for values in (x, y))
+            logs += np.log(np.divide(*drawn))
     ratio = np.exp(np.mean([np.log(x.mean() / y.mean()) for x, y in pairs]))
     return _interval(float(ratio) - 1, np.exp(logs / len(pairs)) - 1)
 
@@ -97,12 +80,16 @@ def _paired(a: ArrayLike, b: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np
     return x, y
 
 
-def _resamples(queries: int, n: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """Yield n resamples of row numbers, several at a time. Shape: (resamples, queries)."""
+def _resampled_means(values: NDArray[np.float64], n: int, seed: int) -> NDArray[np.float64]:
+    """Return the means of n resamples; the same seed draws the same queries. Shape: (n,)."""
     generator = np.random.default_rng(seed)
-    at_once = max(1, _DRAWN_AT_ONCE // queries)
-    for begin in range(0, n, at_once):
-        yield generator.integers(queries, size=(min(at_once, n - begin), queries))
+    at_once = max(1, _DRAWN_AT_ONCE // len(values))
+    return np.concatenate(
+        [
+            values[generator.integers(len(values), size=(min(at_once, n - i), len(values)))].mean(1)
+            for i in range(0, n, at_once)
+        ]
+    )
 
 
 def _interval(difference: float, resampled: NDArray[np.float64]) -> Interval:

@@ -1,7 +1,7 @@
-"""Token embeddings of a collection, computed once and kept as float16 files.
+"""Token embeddings in memory-mapped float16 files, and those of a collection, computed once.
 
 The folder of a set of texts is named by a hash of the model, its encoding options and the texts,
-so that nothing stale is read. Files are memory-mapped; an interrupted run continues.
+so that nothing stale is read. An interrupted run continues.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from ..storage.disk import replace_file
-from ..tokens import offsets_of
+from ..storage.disk import make_folder, replace_file
+from ..tokens import TokenBatch, offsets_of
 
 _TEXTS_PER_PART = 2048
 # Attributes of PyLate's and this library's models that change the embeddings.
@@ -42,7 +43,7 @@ _OPTIONS = (
 
 @dataclass(frozen=True)
 class TokenFile:
-    """Ragged token embeddings in memory-mapped parts; a sequence of (tokens, d) float16 arrays."""
+    """Token embeddings of texts in parts: a sequence of (tokens, d) float16 arrays."""
 
     parts: tuple[tuple[NDArray[np.float16], NDArray[np.int64]], ...]
 
@@ -65,6 +66,45 @@ class TokenFile:
                 return tokens[offsets[i] : offsets[i + 1]]
             i -= len(offsets) - 1
         raise IndexError(i)
+
+
+class StoredTokens:
+    """Token vectors of documents on disk, a float16 file per batch."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        make_folder(self.folder)
+
+    @property
+    def _parts(self) -> list[Path]:
+        """The files of tokens in order; their names are the numbers of their first documents."""
+        return sorted(path for path in self.folder.glob("*.npy") if path.stem.isdigit())
+
+    def __len__(self) -> int:
+        return sum(int(last.stem) + len(np.load(_lengths(last))) for last in self._parts[-1:])
+
+    def append(self, batch: TokenBatch) -> None:
+        """Write the next documents."""
+        path = self.folder / f"{len(self):09d}.npy"
+        _save(_lengths(path), batch.lengths)
+        # Written last: if it exists, the part is complete.
+        _save(path, batch.tokens.cpu().half().numpy())
+
+    def __iter__(self) -> Iterator[tuple[int, TokenBatch]]:
+        """Yield batches, each with the number of its first document."""
+        for path in self._parts:
+            # Copy on write, because torch wants arrays that it may write to.
+            tokens = torch.from_numpy(np.load(path, mmap_mode="c"))
+            yield int(path.stem), TokenBatch(tokens, offsets_of(np.load(_lengths(path))))
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the files."""
+        return sum(p.stat().st_size + _lengths(p).stat().st_size for p in self._parts)
+
+
+def _lengths(path: Path) -> Path:
+    return path.with_suffix(".lengths.npy")
 
 
 def identity(model: Any, model_name: str) -> list[Any]:
@@ -97,45 +137,22 @@ def encode_cached(
     batch_size: int = 32,
     show_progress: bool = True,
 ) -> TokenFile:
-    """Encode texts with a PyLate model, or read the embeddings of an earlier run.
-
-    Parameters
-    ----------
-    model
-        A ``pylate.models.ColBERT`` or any object with its ``encode``.
-    model_name
-        Name or path of the model, part of the hash.
-    texts
-        The texts.
-    cache
-        Folder for the files.
-    is_query
-        Whether the texts are queries.
-    batch_size
-        Texts per batch of the model.
-    show_progress
-        Whether to show a progress bar.
-    """
-    folder = Path(cache) / fingerprint(model, model_name, texts, is_query=is_query)
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = []
+    """Encode texts with a PyLate model, or read the embeddings of an earlier run from ``cache``."""
+    stored = StoredTokens(Path(cache) / fingerprint(model, model_name, texts, is_query=is_query))
     noun = "queries" if is_query else "documents"
-    bar = tqdm(total=len(texts), desc=f"Encoding {noun}", disable=not show_progress)
-    with bar:
-        for begin in range(0, len(texts), _TEXTS_PER_PART):
+    done = len(stored)
+    with tqdm(
+        total=len(texts), initial=done, desc=f"Encoding {noun}", disable=not show_progress
+    ) as bar:
+        for begin in range(done, len(texts), _TEXTS_PER_PART):
             chunk = list(texts[begin : begin + _TEXTS_PER_PART])
-            path = folder / f"{begin:09d}.npy"
-            lengths = path.with_suffix(".lengths.npy")
-            if not path.exists():
-                arrays = model.encode(
-                    chunk, is_query=is_query, batch_size=batch_size, show_progress_bar=False
-                )
-                _save(lengths, np.array([len(array) for array in arrays], np.int64))
-                # Written last: if it exists, the part is complete.
-                _save(path, np.concatenate([np.asarray(a, np.float16) for a in arrays]))
-            parts.append((np.load(path, mmap_mode="r"), offsets_of(np.load(lengths))))
+            arrays = model.encode(
+                chunk, is_query=is_query, batch_size=batch_size, show_progress_bar=False
+            )
+            tokens = torch.from_numpy(np.concatenate([np.asarray(a, np.float16) for a in arrays]))
+            stored.append(TokenBatch(tokens, offsets_of([len(array) for array in arrays])))
             bar.update(len(chunk))
-    return TokenFile(tuple(parts))
+    return TokenFile(tuple((part.tokens.numpy(), part.offsets) for _, part in stored))
 
 
 def _save(path: Path, array: NDArray[Any]) -> None:

@@ -32,26 +32,14 @@ class KnownItem:
 
 
 def split_first_sentence(body: str) -> tuple[str, str] | None:
-    """Split a docstring into its first sentence and what follows.
+    """Split a docstring, without indentation, into its first sentence and what follows.
 
-    Parameters
-    ----------
-    body
-        A docstring without indentation.
-
-    Returns
-    -------
-    tuple[str, str] or None
-        The sentence on one line, and the remaining text. None if the docstring opens with
-        something other than a sentence, like the signature of a built-in function.
+    None if it opens with something other than a sentence, like the signature of a built-in.
 
     Examples
     --------
     >>> split_first_sentence("Compress data in one shot. The level is 9 by default.")
     ('Compress data in one shot.', 'The level is 9 by default.')
-    >>> split_first_sentence("range(stop) -> range object") is None
-    True
-
     """
     end = _SENTENCE_END.search(body)
     if end is None:
@@ -68,26 +56,17 @@ def known_items(documents: Sequence[Document], size: int) -> list[KnownItem]:
     A document qualifies if its first sentence is at least ``MIN_QUERY_WORDS`` long and like
     no other's, and at least ``MIN_REST_WORDS`` remain without it.
     """
-    sentences = {
-        document.id: parts
-        for document in documents
-        if (parts := split_first_sentence(document.body)) is not None
+    split = {d.id: parts for d in documents if (parts := split_first_sentence(d.body)) is not None}
+    occurrences = Counter(query for query, _ in split.values())
+    items = {
+        name: KnownItem(query, Document(name, rest))
+        for name, (query, rest) in split.items()
+        if len(query.split()) >= MIN_QUERY_WORDS
+        and len(rest.split()) >= MIN_REST_WORDS
+        and occurrences[query] == 1
     }
-    occurrences = Counter(query for query, _ in sentences.values())
-
-    def qualifies(document: Document) -> bool:
-        query, rest = sentences.get(document.id, ("", ""))
-        return (
-            len(query.split()) >= MIN_QUERY_WORDS
-            and len(rest.split()) >= MIN_REST_WORDS
-            and occurrences[query] == 1
-        )
-
-    items = []
-    for document in sample(filter(qualifies, documents), size, salt="known items"):
-        query, rest = sentences[document.id]
-        items.append(KnownItem(query, Document(document.id, rest)))
-    return items
+    chosen = sample([d for d in documents if d.id in items], size, salt="known items")
+    return [items[document.id] for document in chosen]
 
 
 def known_item_collection(documents: Sequence[Document], items: Sequence[KnownItem]) -> Collection:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from .bootstrap import Interval, geometric_interval, paired_interval
 from .methods import parse
@@ -58,16 +58,10 @@ def in_paper(name: str) -> tuple[str, int | None, bool] | None:
 
 @dataclass(frozen=True)
 class Row:
-    """A result and the results it is compared with.
+    """A result and what it is compared with, if that was measured on the same collection.
 
-    Parameters
-    ----------
-    result
-        The result of a method.
-    full
-        The result of full MaxSim on the same collection, if it was measured.
-    seconds_of_eigenli
-        Build time of EigenLI with the same k on the same collection, if it was measured.
+    ``full`` is the result of full MaxSim, ``seconds_of_eigenli`` the build time of EigenLI with the
+    same k.
     """
 
     result: Result
@@ -79,11 +73,13 @@ class Row:
         """The paper's numbers for the same model, data and method, by metric and cutoff."""
         found: dict[str, float] = {}
         known = in_paper(self.result.method)
-        for column in COLUMNS if known else ():
-            assert known is not None
-            method, k, centered = known
+        if known is None:
+            return found
+        method, k, centered = known
+        for column in COLUMNS:
             metric, cutoff = column.split("@")
-            try:
+            # Another model or dataset, or a number that the paper does not print.
+            with suppress(ValueError, LookupError):
                 found[column] = paper.value(
                     model=self.result.model,
                     dataset=self.result.data,
@@ -93,8 +89,6 @@ class Row:
                     metric=metric,
                     cutoff=int(cutoff),
                 )
-            except (ValueError, LookupError):
-                continue  # another model or dataset, or a number the paper does not print
         return found
 
     @cached_property
@@ -117,23 +111,7 @@ class Row:
 
 
 class Report:
-    """Results compared with full MaxSim and EigenLI on the same collection, and with the paper.
-
-    Parameters
-    ----------
-    results
-        As :func:`pylate_eigenli.evaluation.run.evaluate` returns them.
-
-    Examples
-    --------
-    >>> values = dict.fromkeys(COLUMNS, [1.0, 0.5])
-    >>> costs = {"build_seconds": 0.1, "bytes_per_document": 8192.0}
-    >>> costs |= {"ms_per_query": 1.0, "ms_per_query_in_batch": 0.2}
-    >>> run = Result("colbert-ir/colbertv2.0", "scifact", "eigenli-32", 5183, values, **costs)
-    >>> (row,) = Report([run]).rows
-    >>> row.result["nDCG@10"], row.paper["nDCG@10"]
-    (0.75, 0.6841)
-    """
+    """Results compared with full MaxSim and EigenLI on the same collection, and with the paper."""
 
     def __init__(self, results: Iterable[Result]) -> None:
         by_name = {(result.data, result.method): result for result in results}
@@ -172,16 +150,9 @@ class Report:
         """Return everything but the values per query."""
         entries = [
             {
-                "model": row.result.model,
-                "data": row.result.data,
-                "method": row.result.method,
-                "documents": row.result.documents,
+                **{name: value for name, value in vars(row.result).items() if name != "per_query"},
                 "queries": len(row.result.per_query[COLUMNS[0]]),
-                "build_seconds": row.result.build_seconds,
                 "build_times_eigenli": row.times_eigenli,
-                "bytes_per_document": row.result.bytes_per_document,
-                "ms_per_query": row.result.ms_per_query,
-                "ms_per_query_in_batch": row.result.ms_per_query_in_batch,
                 "metrics": {column: _numbers(row, column) for column in COLUMNS},
             }
             for row in self.rows
@@ -195,21 +166,16 @@ class Report:
     def to_csv(self) -> str:
         """Return a line for every metric and cutoff of every result."""
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        comparisons = ("value", "paper", "minus_paper", "minus_full", "low", "high")
-        costs = ("build_seconds", "bytes_per_document", "ms_per_query", "ms_per_query_in_batch")
-        writer.writerow(["model", "data", "method", "metric", "cutoff", *comparisons, *costs])
+        names = ["model", "data", "method", "metric", "cutoff"]
+        names += ["value", "paper", "minus_paper", "minus_full", "low", "high"]
+        names += ["build_seconds", "bytes_per_document", "ms_per_query", "ms_per_query_in_batch"]
+        writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+        writer.writeheader()
         for row in self.rows:
-            result = row.result
             for column in COLUMNS:
+                metric, cutoff = column.split("@")
                 numbers = _numbers(row, column)
-                writer.writerow(
-                    [
-                        *(result.model, result.data, result.method, *column.split("@")),
-                        *(numbers.get(name) for name in comparisons),
-                        *(getattr(result, cost) for cost in costs),
-                    ]
-                )
+                writer.writerow({**vars(row.result), "metric": metric, "cutoff": cutoff, **numbers})
         return text.getvalue()
 
     def to_markdown(self) -> str:
@@ -223,7 +189,7 @@ class Report:
             "interval",
             _SHORT_COLUMNS,
             self.overall,
-            lambda interval: "{:+.1%} [{:+.1%}, {:+.1%}]".format(*interval),
+            "{:+.1%} [{:+.1%}, {:+.1%}]",
         )
 
 
@@ -232,15 +198,25 @@ def _section(rows: Sequence[Row]) -> str:
     result = rows[0].result
     queries = len(result.per_query[COLUMNS[0]])
     size = f"{result.documents:,} documents, {queries:,} queries, {result.model}"
-    measured = _table(
-        [*COLUMNS, "bytes / document", "build, s", "x EigenLI", "ms / query"],
-        {row.result.method: _measured(row) for row in rows},
+    measured = markdown(
+        ["method", *COLUMNS, "bytes / document", "build, s", "x EigenLI", "ms / query"],
+        [
+            [
+                row.result.method,
+                *(f"{row.result[column]:.4f}" for column in COLUMNS),
+                f"{row.result.bytes_per_document:,.0f}",
+                f"{row.result.build_seconds:.2f}",
+                "" if row.times_eigenli is None else f"{row.times_eigenli:.1f}",
+                f"{row.result.ms_per_query:.1f}",
+            ]
+            for row in rows
+        ],
     )
     versus_full = _comparison(
         "Difference to full MaxSim, with the 95 % interval of a paired bootstrap over queries",
         _SHORT_COLUMNS,
         {row.result.method: row.versus_full for row in rows},
-        lambda interval: "{:+.3f} [{:+.3f}, {:+.3f}]".format(*interval),
+        "{:+.3f} [{:+.3f}, {:+.3f}]",
     )
     in_paper = _comparison(
         "The paper's numbers, and the difference of ours to them",
@@ -252,7 +228,7 @@ def _section(rows: Sequence[Row]) -> str:
             }
             for row in rows
         },
-        lambda pair: "{:.4f} ({:+.4f})".format(*pair),
+        "{:.4f} ({:+.4f})",
     )
     return f"## {result.data}\n\n{size}\n\n{measured}{versus_full}{in_paper}"
 
@@ -268,33 +244,22 @@ def _numbers(row: Row, column: str) -> dict[str, float]:
     return numbers
 
 
-def _measured(row: Row) -> list[str]:
-    ratio = row.times_eigenli
-    return [
-        *(f"{row.result[column]:.4f}" for column in COLUMNS),
-        f"{row.result.bytes_per_document:,.0f}",
-        f"{row.result.build_seconds:.2f}",
-        "" if ratio is None else f"{ratio:.1f}",
-        f"{row.result.ms_per_query:.1f}",
-    ]
-
-
 def _comparison(
     title: str,
     columns: Sequence[str],
-    by_method: dict[str, dict[str, Any]],
-    text: Callable[[Any], str],
+    by_method: Mapping[str, Mapping[str, tuple[float, ...]]],
+    form: str,
 ) -> str:
     """Return a table with its title, or nothing if nothing can be compared."""
-    rows = {
-        name: [text(found[column]) if column in found else "" for column in columns]
+    rows = [
+        [name, *(form.format(*found[column]) if column in found else "" for column in columns)]
         for name, found in by_method.items()
         if found
-    }
-    return f"{title}:\n\n{_table(columns, rows)}" if rows else ""
+    ]
+    return f"{title}:\n\n{markdown(['method', *columns], rows)}" if rows else ""
 
 
-def _table(columns: Sequence[str], rows: dict[str, list[str]]) -> str:
-    lines = [["method", *columns], ["---", *("---:" for _ in columns)]]
-    lines += [[name, *cells] for name, cells in rows.items()]
+def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]], labels: int = 1) -> str:
+    """Return a table; the first columns, as many as there are labels, are aligned to the left."""
+    lines = [headings, ["---" if i < labels else "---:" for i in range(len(headings))], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines) + "\n"

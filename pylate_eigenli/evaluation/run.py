@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice, pairwise
@@ -40,44 +41,22 @@ _SINGLE_DEPTH = 100
 
 
 @dataclass(frozen=True)
-class Measurement:
-    """The hits of a method in a collection, and its costs.
+class Result:
+    """The quality of a method on a collection, and its costs.
 
     Parameters
     ----------
-    hits
-        For each query the rows and scores of documents, best first.
+    model, data, method, documents
+        Names of the model, the collection and the method, and the number of documents.
+    per_query
+        By metric and cutoff, such as ``"nDCG@10"``, the values of the judged queries, always in the
+        same order.
     build_seconds
         Time to build from token embeddings, without reading them.
     bytes_per_document
         Bytes on disk that a search needs, per document.
     ms_per_query, ms_per_query_in_batch
         Median milliseconds of a query on its own, and mean of all queries in one call.
-
-    Examples
-    --------
-    >>> tokens = TokenFile.of([np.eye(4)[:2], np.eye(4)[2:]])
-    >>> found = measure(parse("full"), tokens, TokenFile.of([np.eye(4)[3:]]), depth=1)
-    >>> found.hits[0].rows
-    array([1])
-    """
-
-    hits: list[Hits]
-    build_seconds: float
-    bytes_per_document: float
-    ms_per_query: float
-    ms_per_query_in_batch: float
-
-
-@dataclass(frozen=True)
-class Result:
-    """The quality of a method on a collection, and its costs as in :class:`Measurement`.
-
-    Parameters
-    ----------
-    per_query
-        By metric and cutoff, such as ``"nDCG@10"``, the values of the judged queries, always in the
-        same order.
 
     Examples
     --------
@@ -153,22 +132,14 @@ def evaluate(
         spec.check()
     results = []
     for collection in collections:
-        sides = (
+        sides = [
             (list(collection.corpus.values()), False),
             (list(collection.queries.values()), True),
-        )
-        key = [fingerprint(model, model_name, texts, is_query=q) for texts, q in sides]
+        ]
+        folder = cache or Path(out) / "embeddings"
+        encode = partial(encode_cached, batch_size=batch_size, show_progress=show_progress)
         documents, queries = (
-            partial(
-                encode_cached,
-                model,
-                model_name,
-                texts,
-                cache or Path(out) / "embeddings",
-                is_query=is_query,
-                batch_size=batch_size,
-                show_progress=show_progress,
-            )
+            partial(encode, model, model_name, texts, folder, is_query=is_query)
             for texts, is_query in sides
         )
         results += evaluate_once(
@@ -178,7 +149,7 @@ def evaluate(
             documents,
             queries,
             out,
-            key=key,
+            key=[fingerprint(model, model_name, texts, is_query=q) for texts, q in sides],
             override=override,
             show_progress=show_progress,
         )
@@ -199,14 +170,8 @@ def evaluate_once(
 ) -> list[Result]:
     """Measure methods on one collection, except those with a result in ``out``.
 
-    Parameters
-    ----------
-    specs, model_name, collection, out, override, show_progress
-        As for :func:`evaluate`.
-    documents, queries
-        Functions that return the token embeddings, called only if something has to be measured.
-    key
-        Strings that identify the token embeddings.
+    ``documents`` and ``queries`` return the token embeddings, and are called only if something has
+    to be measured; ``key`` identifies the embeddings.
     """
     judged = [list(collection.corpus), collection.qrels, collection.ignore_identical_ids]
     known_by = json.dumps([__version__, list(key), judged])
@@ -235,107 +200,69 @@ def evaluate_tokens(
 ) -> Result:
     """Measure one method on the token embeddings of a collection, in the order of its texts."""
     cutoffs = [int(column.partition("@")[2]) for column in columns]
+    title = f"{collection.name}, {spec.name}" if show_progress else None
     # One more than the metrics look at, because the query itself may be among the hits.
-    found = measure(
-        spec,
-        documents,
-        queries,
-        depth=max(cutoffs) + 1,
-        progress=f"{collection.name}, {spec.name}" if show_progress else None,
-    )
+    found, costs = _measure(spec, documents, queries, max(cutoffs) + 1, title)
     ids = list(collection.corpus)
     run = {
         query: collection.answers(query, [ids[row] for row in hits.rows])
-        for query, hits in zip(collection.queries, found.hits, strict=True)
+        for query, hits in zip(collection.queries, found, strict=True)
     }
     per_query = {
         column: metrics.evaluate(run, collection.qrels, column.partition("@")[0], cutoff).tolist()
         for column, cutoff in zip(columns, cutoffs, strict=True)
     }
-    costs = {name: value for name, value in vars(found).items() if name != "hits"}
     return Result(model_name, collection.name, spec.name, len(ids), per_query, **costs)
 
 
-def measure(
-    spec: Spec,
-    documents: TokenFile,
-    queries: TokenFile,
-    depth: int,
-    progress: str | None = None,
-) -> Measurement:
-    """Build a method in a temporary folder and search it.
-
-    Parameters
-    ----------
-    spec
-        The method.
-    documents, queries
-        Token embeddings.
-    depth
-        Number of documents to find per query.
-    progress
-        Title of a progress bar, None for no bar.
-    """
+def _measure(
+    spec: Spec, documents: TokenFile, queries: TokenFile, depth: int, title: str | None
+) -> tuple[list[Hits], dict[str, float]]:
+    """Build a method in a temporary folder and search it; return its hits and its costs."""
     asked = collect([queries[i] for i in range(len(queries))], names="query")
-    first = collect(list(islice(iter(asked), 1)), names="query")
+    first = collect([queries[0]], names="query")
+    depth = min(depth, len(documents))
     if not spec.family.learns:
-        with TemporaryDirectory() as folder:
-            _warm_up(spec.open(folder), documents, first)
-    with TemporaryDirectory() as folder:
-        method = spec.open(folder)
-        try:
-            build_seconds = _build(method, documents, progress)
-            depth = min(depth, len(documents))
-            method.fit_queries(asked)
-            method.search(first, depth)
-            single = _latency(method, asked, min(depth, _SINGLE_DEPTH))
-            begin = time.perf_counter()
-            hits = method.search(asked, depth)
-            in_batch = (time.perf_counter() - begin) / len(queries)
-            nbytes = method.nbytes / len(documents)
-        finally:
-            method.close()
-    return Measurement(hits, build_seconds, nbytes, single * 1e3, in_batch * 1e3)
+        # Load libraries and compile kernels once, so that build times do not include it.
+        with TemporaryDirectory() as folder, closing(spec.open(folder)) as method:
+            some = min(_WARM_UP_DOCUMENTS, len(documents))
+            method.add(collect([documents[i] for i in range(some)]))
+            method.search(first, 1)
+    with TemporaryDirectory() as folder, closing(spec.open(folder)) as method:
+        build_seconds = 0.0
+        with tqdm(total=len(documents), desc=title, disable=title is None) as bar:
+            for tokens, offsets in documents.parts:
+                batch = collect([tokens[begin:end] for begin, end in pairwise(offsets.tolist())])
+                build_seconds += _seconds(method.add, batch)
+                bar.update(len(batch))
+        build_seconds += _seconds(method.finish)
+        method.fit_queries(asked)
+        method.search(first, depth)
+        costs = {
+            "build_seconds": build_seconds,
+            "bytes_per_document": method.nbytes / len(documents),
+            "ms_per_query": 1e3 * _latency(method, asked, min(depth, _SINGLE_DEPTH)),
+        }
+        begin = time.perf_counter()
+        hits = method.search(asked, depth)
+        costs["ms_per_query_in_batch"] = 1e3 * (time.perf_counter() - begin) / len(queries)
+    return hits, costs
 
 
-def _warm_up(method: Method, documents: TokenFile, query: TokenBatch) -> None:
-    """Load libraries and compile kernels once, so that build times do not include it."""
-    some = min(_WARM_UP_DOCUMENTS, len(documents))
-    method.add(collect([documents[i] for i in range(some)]))
-    method.search(query, 1)
-    method.close()
-
-
-def _build(method: Method, documents: TokenFile, progress: str | None) -> float:
-    """Add all documents and return the seconds that the method took."""
-    seconds = 0.0
-    with tqdm(total=len(documents), desc=progress, disable=progress is None) as bar:
-        for batch in _batches(documents):
-            begin = time.perf_counter()
-            method.add(batch)
-            seconds += time.perf_counter() - begin
-            bar.update(len(batch))
+def _seconds(call: Callable[..., object], *arguments: object) -> float:
     begin = time.perf_counter()
-    method.finish()
-    return seconds + time.perf_counter() - begin
+    call(*arguments)
+    return time.perf_counter() - begin
 
 
 def _latency(method: Method, queries: TokenBatch, depth: int) -> float:
     """Return the median seconds of searches for one query each."""
     seconds: list[float] = []
     for tokens in islice(iter(queries), _SINGLE_QUERIES):
-        query = collect([tokens], names="query")
-        begin = time.perf_counter()
-        method.search(query, depth)
-        seconds.append(time.perf_counter() - begin)
+        seconds.append(_seconds(method.search, collect([tokens], names="query"), depth))
         if sum(seconds) > _SINGLE_SECONDS:
             break
     return float(np.median(seconds))
-
-
-def _batches(documents: TokenFile) -> Iterator[TokenBatch]:
-    for tokens, offsets in documents.parts:
-        yield collect([tokens[begin:end] for begin, end in pairwise(offsets.tolist())])
 
 
 def _file_name(name: str) -> str:

@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from ..indexes.eigenli import EigenLIIndex
-from ..scores.maxsim import maxsim_top_k
+from ..scores.maxsim import maxsim_scores
 from ..spectral.settings import SpectralSettings
 from ..spectral.subspace import check_k
-from ..tokens import TokenBatch, collect
+from ..tokens import collect
+from ..vectors.ranking import top_k
 from .metrics import ndcg
 
 _KS = (16, 32, 64)
@@ -33,14 +34,10 @@ _WORTH = 0.005  # relative gain that justifies a larger index
 
 @dataclass(frozen=True)
 class Trial:
-    """A setting and its score.
+    """A setting and its score, the mean of the measure over all queries.
 
     Parameters
     ----------
-    settings
-        The setting.
-    score
-        Mean of the measure over all queries.
     bytes_per_document
         Size of the directions in an ``EigenLIIndex`` of float16. A single vector takes
         d (d + 1) / 2 bytes at int8, whatever the setting.
@@ -152,7 +149,8 @@ def tune(
     measure = "nDCG@10"
     if qrels is None:
         measure = "nDCG@10 with MaxSim's ten best as the relevant documents"
-        qrels = _best_by_maxsim(documents_ids, documents, queries)
+        found = (top_k(scores, _CUTOFF) for scores in maxsim_scores(queries, documents))
+        qrels = [{documents_ids[row]: 1 for row in rows} for rows in found]
     elif len(qrels) != len(queries):
         raise ValueError(f"{len(qrels)} qrels for {len(queries)} queries")
     tried = [k for k in _KS if k <= documents.dim] or [documents.dim] if ks is None else list(ks)
@@ -174,11 +172,10 @@ def tune(
             trials = []
             for idf, background in options:
                 found = index(list(queries), k=_CUTOFF, idf=idf, background=background)
-                rankings = [[documents_ids[int(hit["id"])] for hit in hits] for hits in found]
                 values = np.array(
                     [
-                        ndcg(ranking, relevance, _CUTOFF)
-                        for ranking, relevance in zip(rankings, qrels, strict=True)
+                        ndcg([documents_ids[int(hit["id"])] for hit in hits], relevance, _CUTOFF)
+                        for hits, relevance in zip(found, qrels, strict=True)
                     ]
                 )
                 settings = replace(shape, idf=idf, background=background)
@@ -204,12 +201,6 @@ def tune(
         measure=measure,
         trials=tuple(sorted(trials, key=lambda trial: -trial.score)),
     )
-
-
-def _best_by_maxsim(
-    ids: Sequence[Any], documents: TokenBatch, queries: TokenBatch
-) -> list[dict[Any, int]]:
-    return [{ids[i]: 1 for i in rows} for rows, _ in maxsim_top_k(queries, documents, _CUTOFF)]
 
 
 def _choose(trials: Sequence[Trial], queries: NDArray[np.int64]) -> Trial:

@@ -20,6 +20,7 @@ from ..spectral.filters import SpectralFilter
 from ..spectral.settings import Centering, SpectralSettings, with_preset
 from ..spectral.subspace import ShortDocuments
 from ..tokens import collect
+from ..vectors.encoder import SubspaceEncoder
 
 
 class _Index(Protocol):
@@ -71,9 +72,9 @@ def explain(
     index
         An index that holds the document. The explanation is of the score of this index.
     options
-        Without an index the settings of :func:`explain_embeddings`: ``k``, ``short_documents``,
-        ``filter``, ``centering`` and ``corpus_mean``. With an index the options of the search:
-        ``idf``, ``background`` and, for :class:`pylate_eigenli.EigenLISVIndex`, ``rerank``.
+        Without an index its settings: ``k``, ``short_documents``, ``filter``, ``centering`` and
+        ``corpus_mean``. With an index the options of the search: ``idf``, ``background`` and, for
+        :class:`pylate_eigenli.EigenLISVIndex`, ``rerank``.
 
     Examples
     --------
@@ -90,11 +91,11 @@ def explain(
     array([1.  , 0.36, 0.  ], dtype=float32)
     """
     if index is None:
-        return explain_embeddings(query_embeddings, document, **options)
+        return _explain_embeddings(query_embeddings, document, **options)
     return explain_found(index, query_embeddings, [document], **options)[0]
 
 
-def explain_embeddings(
+def _explain_embeddings(
     query_embeddings: Any,
     document_embeddings: Any,
     k: int = 32,
@@ -104,29 +105,14 @@ def explain_embeddings(
     centering: Centering = "none",
     corpus_mean: ArrayLike | None = None,
 ) -> Explanation:
-    """Explain the score that :class:`pylate_eigenli.EigenLIIndex` gives a document.
-
-    Parameters
-    ----------
-    query_embeddings
-        Shape: (query tokens, d).
-    document_embeddings
-        Shape: (tokens, d).
-    k, short_documents, filter, centering, corpus_mean
-        Settings of the index.
-
-    Examples
-    --------
-    >>> document = [[1.0, 0.0, 0.0, 0.0], [0.8, 0.6, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]
-    >>> explain_embeddings(document[:1], document, k=2).eigenvalues.round(2)
-    array([2., 1.], dtype=float32)
-    """
+    """Explain the score that an index with these settings gives a document."""
     given = with_preset(None, filter, centering=centering, corpus_mean=corpus_mean)
     settings = SpectralSettings(k=k, short_documents=short_documents, **given)
     document = collect([document_embeddings], device="cpu")
     query = collect([query_embeddings], dim=document.dim, device="cpu", names="query")
-    tokens = settings.centred_queries(query).tokens
-    (contributions,) = settings.subspaces(document).contributions(tokens).numpy()
+    encoder = SubspaceEncoder.of(settings)
+    tokens = encoder.transforms.queries(query).tokens
+    (contributions,) = encoder.subspaces(document).contributions(tokens).numpy()
     return Explanation(contributions, spectrum(document.tokens))
 
 
@@ -138,50 +124,16 @@ def explain_found(
 ) -> list[Explanation]:
     """Explain the scores that an index gives several documents for one query.
 
-    Parameters
-    ----------
-    index
-        The index.
-    query_embeddings
-        Shape: (query tokens, d).
-    documents_ids
-        Ids of the documents, for instance of the hits of a search.
-    search_options
-        The options of that search: ``idf``, ``background`` and, for
-        :class:`pylate_eigenli.EigenLISVIndex`, ``rerank``.
-
-    Returns
-    -------
-    One explanation per document, without eigenvalues. Its total is the score of the index.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pylate_eigenli import EigenLIIndex
-    >>> index = EigenLIIndex(tempfile.mkdtemp(), k=2, show_progress=False)
-    >>> documents = torch.eye(8).reshape(2, 4, 8)
-    >>> index = index.add_documents(["first", "second"], documents)
-    >>> query = documents[1][:2]
-    >>> hits = index(query, k=1)[0]
-    >>> (explanation,) = explain_found(index, query, [hit["id"] for hit in hits])
-    >>> round(explanation.total - hits[0]["score"], 5)
-    0.0
+    ``search_options`` are those of the search, as for :func:`explain`. There are no eigenvalues.
     """
     rows = index.contributions(query_embeddings, list(documents_ids), **search_options)
     return [Explanation(row) for row in rows]
 
 
 def spectrum(document_embeddings: Any) -> NDArray[np.float32]:
-    """Return the non-zero eigenvalues of a document's second moment, descending.
+    """Return the non-zero eigenvalues of the second moment of tokens (n, d), descending.
 
-    Parameters
-    ----------
-    document_embeddings
-        Shape: (tokens, d).
-
-    Returns
-    -------
-    Shape: (rank,), float32. The eigenvalues of unit tokens add up to the number of tokens.
+    The eigenvalues of unit tokens add up to the number of tokens.
     """
     tokens = collect([document_embeddings], dtype=torch.float64, device="cpu").tokens
     values = torch.linalg.svdvals(tokens).square().float().numpy()

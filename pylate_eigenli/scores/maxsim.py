@@ -11,27 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from ..spectral.subspace import check_k
 from ..tokens import TokenBatch
-from ..vectors.ranking import top_k
 
 # A block of products takes 8 MB, so it is still in the cache when its maxima are taken.
 _QUERY_TOKENS = 1024
 _DOCUMENT_TOKENS = 2048
-_SCORES_BYTES = 64 << 20
 
 
 def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.float32]:
-    """Score every query against every document.
-
-    Parameters
-    ----------
-    queries, documents
-        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
-
-    Returns
-    -------
-    Shape: (queries, documents), float32.
+    """Score every query against every document. Shape: (queries, documents), float32.
 
     Examples
     --------
@@ -59,43 +47,6 @@ def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.floa
     return scores
 
 
-def maxsim_top_k(
-    queries: TokenBatch, documents: TokenBatch, k: int
-) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Find the documents with the highest scores for each query.
-
-    Parameters
-    ----------
-    queries, documents
-        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
-    k
-        Number of documents per query.
-
-    Returns
-    -------
-    For each query the positions and scores of its best min(k, documents) documents, best first.
-    The earlier document wins a tie.
-
-    Examples
-    --------
-    >>> from pylate_eigenli.tokens import collect
-    >>> queries = collect([[[1.0, 0.0], [0.6, 0.8]]], names="query")
-    >>> documents = collect([[[1.0, 0.0]], [[0.8, 0.6], [0.0, 1.0]], [[1.0, 0.0]]])
-    >>> [(rows, scores)] = maxsim_top_k(queries, documents, k=2)
-    >>> rows, scores.round(2)
-    (array([1, 0]), array([1.76, 1.6 ], dtype=float32))
-    """
-    check_k(k, None)
-    at_once = max(1, _SCORES_BYTES // (4 * len(documents)))
-    hits = []
-    for begin in range(0, len(queries), at_once):
-        part = _slice(queries, begin, min(begin + at_once, len(queries)))
-        for scores in maxsim_scores(part, documents):
-            rows = top_k(scores, k)
-            hits.append((rows, scores[rows]))
-    return hits
-
-
 def row_ranges(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:
     """Divide items into consecutive ranges of at most ``rows`` rows and at least one item.
 
@@ -110,8 +61,3 @@ def row_ranges(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int
         end = max(fitting, begin + 1)
         yield begin, end
         begin = end
-
-
-def _slice(batch: TokenBatch, begin: int, end: int) -> TokenBatch:
-    offsets = batch.offsets[begin : end + 1]
-    return TokenBatch(batch.tokens[int(offsets[0]) : int(offsets[-1])], offsets - offsets[0])

@@ -25,18 +25,9 @@ def as_given(x: Tensor) -> torch.autocast:
 
 
 def moments_of(vectors: Any, mask: Any) -> Tensor:
-    """Return the second moments of vectors, in float32 or float64.
+    """Return the second moments (..., d, d) of vectors (..., n, d), in float32 or float64.
 
-    Parameters
-    ----------
-    vectors
-        Shape: (..., n, d), or a list of (n_i, d).
-    mask
-        Vectors to count; None for all. Shape: (..., n).
-
-    Returns
-    -------
-    Shape: (..., d, d).
+    Vectors may be a list of (n_i, d); only those in the mask (..., n) count, if there is one.
     """
     x = pad(vectors)
     # Sums of many squares are too inaccurate in half precision.
@@ -85,18 +76,9 @@ def eigenli_scores(
 
 
 def eigenli_scores_pairwise(queries_embeddings: Any, documents_bases: Any) -> Tensor:
-    """Score each query against the document at the same position.
+    """Score each query against the document at the same position. Shape: (n,).
 
-    Parameters
-    ----------
-    queries_embeddings
-        Shape: (n, tokens, d), or a list of (tokens, d) of different lengths.
-    documents_bases
-        Shape: (n, k, d), or a list of (k_i, d).
-
-    Returns
-    -------
-    Shape: (n,).
+    Embeddings and bases as for :func:`eigenli_scores`.
 
     Examples
     --------
@@ -120,20 +102,8 @@ def eigenli_kd_scores(
 ) -> Tensor:
     """Score each query against its own candidates, for knowledge distillation.
 
-    Parameters
-    ----------
-    queries_embeddings
-        Shape: (queries, tokens, d).
-    documents_bases
-        Shape: (queries, candidates, k, d).
-    queries_mask
-        Shape: (queries, tokens).
-    documents_mask
-        Shape: (queries, candidates, k).
-
-    Returns
-    -------
-    Shape: (queries, candidates).
+    As :func:`eigenli_scores`, except for the shapes of the bases, (queries, candidates, k, d), of
+    their mask, (queries, candidates, k), and of the result, (queries, candidates).
 
     Examples
     --------

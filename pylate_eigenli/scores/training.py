@@ -76,20 +76,10 @@ class _SmoothProjector(torch.autograd.Function):
 
 
 def smooth_projector(moments: Tensor, k: int, sharpness: float = 8.0) -> Tensor:
-    """Return smooth projectors on the leading k-dimensional eigenspaces.
+    """Return smooth projectors on the leading k-dimensional eigenspaces of moments (n, d, d).
 
-    Parameters
-    ----------
-    moments
-        Second moments sum_i d_i d_i' of documents. Shape: (n, d, d), float32 or float64.
-    k
-        Sum of the weights; a document of lower rank has a smaller sum.
-    sharpness
-        The exponent p. As p grows, the first k weights tend to 1 and the others to 0.
-
-    Returns
-    -------
-    Symmetric matrices with eigenvalues in [0, 1]. Shape: (n, d, d). A zero moment gives zero.
+    Their eigenvalues are in [0, 1] and add up to k, or to less for a document of lower rank. As
+    the exponent ``sharpness`` grows, the first k tend to 1 and the others to 0.
 
     Examples
     --------

@@ -19,7 +19,6 @@ from .sampling import sample_items
 from .settings import Preset
 
 _LONGEST = 8
-_BATCH = 64
 _FEW = 0.1  # share of documents shorter than k that goes without saying
 
 
@@ -129,7 +128,7 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
     """
     if sample < 1:
         raise ValueError(f"sample must be positive, got {sample}")
-    longest: list[tuple[int, int, Any]] = []
+    longest: list[Any] = []
     documents = _recording_longest(split_items(documents_embeddings), longest)
     drawn = sample_items(documents, sample, seed)
     if not drawn:
@@ -149,7 +148,7 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
         dim=d,
         tokens_per_document=float(batch.lengths.mean()),
         spectra=spectra,
-        longest=_spectra(collect(_documents_of(longest), dim=d, device="cpu")),
+        longest=_spectra(collect(longest, dim=d, device="cpu")),
         effective_rank=float(np.exp(entropy).mean()),
         anisotropy=anisotropy,
         mean=batch.tokens.double().mean(0).numpy(),
@@ -161,33 +160,17 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
     )
 
 
-def _recording_longest(
-    documents: Iterable[Any], longest: list[tuple[int, int, Any]]
-) -> Iterator[Any]:
-    """Yield all documents, and keep the longest ones in the heap ``longest``.
-
-    The stream can be read only once, so this happens while it is sampled. Heap entries are
-    (length, -position, document): the position breaks ties in favour of the earlier document.
-    """
-    for position, document in enumerate(documents):
-        push = heapq.heappush if position < _LONGEST else heapq.heappushpop
-        push(longest, (len(document), -position, document))
+def _recording_longest(documents: Iterable[Any], longest: list[Any]) -> Iterator[Any]:
+    """Yield all documents and keep the longest ones: the stream can be read only once."""
+    for document in documents:
+        longest[:] = heapq.nlargest(_LONGEST, [*longest, document], key=len)
         yield document
-
-
-def _documents_of(longest: list[tuple[int, int, Any]]) -> list[Any]:
-    """Return the documents of the heap, the longest first."""
-    return [document for *_, document in sorted(longest, key=lambda entry: entry[:2])][::-1]
 
 
 def _spectra(batch: TokenBatch) -> NDArray[np.float64]:
     """Return the normalised eigenvalues of documents, descending. Shape: (n, d)."""
-    items = list(batch)
-    parts = []
-    for begin in range(0, len(items), _BATCH):
-        moments = torch.stack([x.mT @ x for x in items[begin : begin + _BATCH]])
-        parts.append(torch.linalg.eigvalsh(moments.double()).flip(-1).clamp_min(0))
-    values = torch.cat(parts).numpy()
+    spectra = [torch.linalg.eigvalsh((x.mT @ x).double()) for x in batch]
+    values = torch.stack(spectra).flip(-1).clamp_min(0).numpy()
     return np.asarray(values / values.sum(1, keepdims=True))
 
 

@@ -36,15 +36,9 @@ _FLOOR = 1e-6  # share of the trace; bounds the idf of directions that no docume
 class Queries:
     """Queries with spectral idf and background subtraction applied.
 
-    Parameters
-    ----------
-    plain
-        The original tokens.
-    tokens
-        The tokens to compare with subspaces.
-    against
-        Rows g_i of the background. The query's moment loses sum_i g_i g_i' times the query's mass
-        sum_i |q_i|^2. None for no subtraction. Shape: (d, d), float32.
+    ``plain`` has the original tokens, ``tokens`` those to compare with subspaces. The rows g_i of
+    ``against`` (d, d) are subtracted: the query's moment loses sum_i g_i g_i' times the mass of the
+    query, sum_i |q_i|^2.
     """
 
     plain: TokenBatch
@@ -65,27 +59,14 @@ class Queries:
 class QueryFilter:
     """Spectral idf and background subtraction for the queries of one collection.
 
-    Parameters
-    ----------
-    power
-        G^-a, None for the identity. Shape: (d, d), float32.
-    against
-        See :class:`Queries`.
+    ``power`` is G^-a (d, d), None for the identity; see :class:`Queries` for ``against``.
     """
 
     power: Tensor | None = None
     against: Tensor | None = None
 
     def __call__(self, plain: TokenBatch, queries: TokenBatch) -> Queries:
-        """Apply the filter to queries.
-
-        Parameters
-        ----------
-        plain
-            The original queries.
-        queries
-            The tokens to compare with subspaces, float32 on the CPU.
-        """
+        """Apply the filter to queries, given the original ones too; float32 on the CPU."""
         if self.power is not None:
             # One product per query, so that the rest of a batch does not change its last bits.
             weighed = torch.cat([query @ self.power for query in queries])
@@ -140,30 +121,21 @@ class Background:
         return self.total / max(self.documents, 1)
 
     def query_filter(self, idf: float, background: float) -> QueryFilter:
-        """Return the filter for spectral idf and background subtraction.
-
-        Parameters
-        ----------
-        idf
-            The exponent a; 0 for none.
-        background
-            The share b; 0 for none.
-        """
+        """Return the filter for an idf with the exponent a and the share b of the background."""
         trace = float(np.trace(self.total))
         if (not idf and not background) or trace <= 0:
             return QueryFilter()
         values, vectors = np.linalg.eigh(self.total / trace)
         values = np.maximum(values, _FLOOR)
-        power = rows = None
+        power = against = None
         if idf:
             # The symmetric power keeps tokens in their own basis.
             power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
         if background:
             left = values ** (1 - 2 * idf)
             rows = (vectors * np.sqrt(background * left / left.sum())).T
-        return QueryFilter(
-            power, None if rows is None else torch.from_numpy(rows).float().contiguous()
-        )
+            against = torch.from_numpy(rows).float().contiguous()
+        return QueryFilter(power, against)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:
@@ -180,12 +152,7 @@ def matrix_sum(
 ) -> NDArray[np.float64]:
     """Return the sum of documents' matrices (1 - floor) R'R + floor I.
 
-    Parameters
-    ----------
-    rows
-        Rows R of all documents, concatenated. Shape: (n, d), float32.
-    lengths, floors
-        Number of rows and floor of each document. Shape: (documents,).
+    The rows R (n, d) of all documents are concatenated; lengths and floors are per document.
     """
     scale = torch.from_numpy(np.repeat(np.sqrt(1.0 - floors), lengths))
     # float64 keeps the total accurate over many additions and subtractions.

@@ -31,16 +31,7 @@ Weights: TypeAlias = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Spectra:
-    """The leading eigenvalues of several documents.
-
-    Parameters
-    ----------
-    eigenvalues
-        Descending; undefined beyond the rank. Shape: (n, k).
-    ranks
-        Number of directions of each document, at most k. Shape: (n,), int64.
-    tokens
-        The tokens of the documents.
+    """The leading eigenvalues (n, k) of documents, descending, undefined beyond their ranks (n,).
 
     Examples
     --------
@@ -160,11 +151,6 @@ class Saturating(ABC):
         return np.asarray(each / (each + self.thresholds(spectra.tokens)))
 
 
-def _check_positive(name: str, value: float) -> None:
-    if not 0 < value < np.inf:
-        raise ValueError(f"{name} must be positive, got {value!r}")
-
-
 @dataclass(frozen=True)
 class Soft(Saturating):
     """Weights directions by their share of the document's energy.
@@ -187,8 +173,8 @@ class Soft(Saturating):
     tau: float | None = None
 
     def __post_init__(self) -> None:
-        if self.tau is not None:
-            _check_positive("tau", self.tau)
+        if self.tau is not None and not 0 < self.tau < np.inf:
+            raise ValueError(f"tau must be positive, got {self.tau!r}")
 
     def __str__(self) -> str:
         return "soft" if self.tau is None else f"soft({self.tau!r})"
@@ -219,7 +205,8 @@ class Ridge(Saturating):
     tokens: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_positive("the number of tokens", self.tokens)
+        if not 0 < self.tokens < np.inf:
+            raise ValueError(f"the number of tokens must be positive, got {self.tokens!r}")
 
     def __str__(self) -> str:
         return "ridge" if self.tokens == 1 else f"ridge({self.tokens!r})"

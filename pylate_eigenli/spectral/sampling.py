@@ -15,19 +15,6 @@ class Reservoir:
     """Assigns the items of a stream to the slots of a sample of fixed size.
 
     The sample does not depend on how the stream is divided into batches.
-
-    Parameters
-    ----------
-    size
-        Number of slots.
-    seed
-        Seed of the random numbers.
-
-    Examples
-    --------
-    >>> reservoir = Reservoir(size=2, seed=0)
-    >>> reservoir.slots(2)
-    array([0, 1])
     """
 
     def __init__(self, size: int, seed: int) -> None:
@@ -49,15 +36,7 @@ class Reservoir:
 
 
 def sample_items(items: Iterable[T], size: int, seed: int) -> list[T]:
-    """Return a uniform sample of at most ``size`` items.
-
-    Examples
-    --------
-    >>> sample_items("abc", 5, seed=0)
-    ['a', 'b', 'c']
-    >>> len(sample_items(iter(range(1000)), 5, seed=0))
-    5
-    """
+    """Return a uniform sample of at most ``size`` items."""
     reservoir = Reservoir(size, seed)
     sample: list[T] = []
     for item in items:

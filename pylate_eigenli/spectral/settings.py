@@ -13,7 +13,7 @@ from typing_extensions import Self
 
 from ..tokens import TokenBatch
 from .filters import SpectralFilter, as_filter
-from .subspace import ShortDocuments, Subspaces, check_k, check_short_documents, subspaces_of
+from .subspace import ShortDocuments, check_k, check_short_documents
 
 Preset = Literal["auto", "plus", "paper"]
 Centering = Literal["none", "both", "documents"]
@@ -68,16 +68,9 @@ class SpectralSettings:
         check_query_options(self.idf, self.background)
 
     def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
-        """Return the settings of an existing index that is opened with some options.
+        """Return the settings of the existing index ``where`` that is opened with some options.
 
         Options of searches override the stored values. All other options must equal them.
-
-        Parameters
-        ----------
-        wanted
-            The options, by name.
-        where
-            Name of the index in error messages.
         """
         chosen = {}
         for name, value in wanted.items():
@@ -86,11 +79,6 @@ class SpectralSettings:
             else:
                 check_unchanged(where, name, getattr(self, name), value)
         return replace(self, **chosen)
-
-    def subspaces(self, documents: TokenBatch) -> Subspaces:
-        """Compress documents to subspaces."""
-        tokens = self.centred(documents)
-        return subspaces_of(tokens, self.k, self.short_documents, as_filter(self.filter))
 
     def centred(self, documents: TokenBatch) -> TokenBatch:
         """Return the centred tokens of documents, from which subspaces are computed."""

@@ -93,16 +93,9 @@ class Subspaces:
         return self.bases * self.weights.sqrt()[:, None]
 
     def contributions(self, query: Tensor) -> Tensor:
-        """Return the score of each query token with each document; a row sums to the score.
+        """Return the score of each token of a query (tokens, d) with each document.
 
-        Parameters
-        ----------
-        query
-            Shape: (tokens, d).
-
-        Returns
-        -------
-        Shape: (documents, tokens).
+        Shape: (documents, tokens); a row sums to the score.
         """
         caught = (self.rows @ query.mT).square()
         owner = torch.repeat_interleave(torch.from_numpy(self.ranks)).to(caught.device)
@@ -222,8 +215,8 @@ def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) ->
     values = np.empty((n, k))
     ranks = np.full(n, -1, np.int64)
 
-    def task(begin: int, end: int) -> None:
-        part, owned = slice(begin, end), batch.offsets[begin : end + 1]
+    def task(part: slice) -> None:
+        owned = batch.offsets[part.start : part.stop + 1]
         solve(tokens, owned, k, tolerances[part], bases[part], values[part], ranks[part])
 
     if tokens.dtype == np.float32:

@@ -61,21 +61,7 @@ def _add_matrices(packed: Any, w: Any, u: Any, sign: float) -> None:
 
 @dataclass(frozen=True)
 class MeanRow:
-    """The matrices w u' + u w' among packed symmetric matrices.
-
-    Parameters
-    ----------
-    direction
-        The direction u of the mean token. Shape: (d,), float32, of length 1.
-
-    Examples
-    --------
-    >>> row = MeanRow(torch.tensor([0.6, 0.8]))
-    >>> packed = torch.tensor([[1.0, 2.0, 3.0]])
-    >>> coordinates = row.coordinates(packed)
-    >>> row.coordinates(row.add(packed, coordinates, -1)).abs().max() < 1e-6
-    tensor(True)
-    """
+    """The matrices w u' + u w' among packed symmetric matrices; the direction u has length 1."""
 
     direction: Tensor
 
@@ -83,11 +69,7 @@ class MeanRow:
         """Return the coordinates of packed matrices (n, D) in an orthonormal basis. Shape: (n, d)."""
         vectors, u = packed.contiguous().numpy(), self.direction.numpy()
         products = np.empty((len(vectors), len(u)), np.float32)
-
-        def task(begin: int, end: int) -> None:
-            _products(vectors[begin:end], u, products[begin:end])
-
-        for_ranges(task, len(vectors), 64)
+        for_ranges(lambda part: _products(vectors[part], u, products[part]), len(vectors), 64)
         # Entries beside the diagonal count twice in an inner product, u' M u counts once.
         rows = torch.from_numpy(products)
         return _ROOT * rows + (1 - _ROOT) * torch.outer(rows @ self.direction, self.direction)
@@ -97,9 +79,5 @@ class MeanRow:
         along = torch.outer(coordinates @ self.direction, self.direction)
         w = ((coordinates - along) / _ROOT + along / 2).numpy()
         vectors, u = packed.numpy(), self.direction.numpy()
-
-        def task(begin: int, end: int) -> None:
-            _add_matrices(vectors[begin:end], w[begin:end], u, sign)
-
-        for_ranges(task, len(vectors), 64)
+        for_ranges(lambda part: _add_matrices(vectors[part], w[part], u, sign), len(vectors), 64)
         return packed

@@ -50,16 +50,10 @@ def _positions(d: int, device: torch.device) -> Tensor:
 
 
 def pack(matrices: Tensor) -> Tensor:
-    """Pack symmetric matrices so that inner products become dot products.
+    """Pack symmetric matrices (n, d, d) so that inner products become dot products.
 
-    Parameters
-    ----------
-    matrices
-        Shape: (n, d, d), symmetric.
-
-    Returns
-    -------
-    Shape: (n, d (d + 1) / 2): the diagonal, then sqrt(2) times the upper triangle row by row.
+    Shape of the result: (n, d (d + 1) / 2): the diagonal, then sqrt(2) times the upper triangle,
+    row by row.
 
     Examples
     --------
@@ -74,17 +68,7 @@ def pack(matrices: Tensor) -> Tensor:
 
 
 def unpack(vectors: Tensor) -> Tensor:
-    """Invert :func:`pack`.
-
-    Parameters
-    ----------
-    vectors
-        Shape: (n, d (d + 1) / 2).
-
-    Returns
-    -------
-    Shape: (n, d, d), symmetric.
-    """
+    """Invert :func:`pack`: vectors (n, d (d + 1) / 2) to symmetric matrices (n, d, d)."""
     d = unpacked_dim(vectors.shape[-1])
     flat = vectors.new_zeros(len(vectors), d * d)
     flat[:, _positions(d, vectors.device)] = vectors
@@ -100,16 +84,7 @@ def pack_moments(batch: TokenBatch) -> Tensor:
 def pack_queries(batch: TokenBatch, against: Tensor | None) -> Tensor:
     """Return the packed vectors of queries, with the background subtracted.
 
-    Parameters
-    ----------
-    batch
-        Tokens of the queries.
-    against
-        See :class:`pylate_eigenli.spectral.background.Queries`. Shape: (d, d).
-
-    Returns
-    -------
-    Shape: (queries, d (d + 1) / 2).
+    See :class:`pylate_eigenli.spectral.background.Queries` for ``against``.
     """
     packed = pack_moments(batch)
     if against is None:
@@ -149,25 +124,14 @@ def pack_subspaces(
 ) -> Tensor:
     """Return the packed vectors of documents: (1 - floor) sum_j K(w_j) plus floor times identity.
 
-    Parameters
-    ----------
-    bases
-        Rows of all documents, concatenated. Shape: (directions, d), float32 on the CPU.
-    offsets
-        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,).
-    floors
-        See :mod:`pylate_eigenli.spectral.subspace`. Shape: (documents,).
-
-    Returns
-    -------
-    Shape: (documents, d (d + 1) / 2), float32. The inner product with a packed query is the score.
+    Document i owns the rows ``offsets[i]:offsets[i + 1]`` of bases (directions, d), float32 on the
+    CPU. The inner product of its vector with a packed query is the score.
     """
     out = np.empty((len(floors), packed_dim(bases.shape[1])), np.float32)
     rows = bases.contiguous().numpy()
 
-    def task(begin: int, end: int) -> None:
-        part = slice(begin, end)
-        _pack_bases(rows, offsets[begin : end + 1], floors[part], out[part])
+    def task(part: slice) -> None:
+        _pack_bases(rows, offsets[part.start : part.stop + 1], floors[part], out[part])
 
     for_ranges(task, len(out), 64)
     return torch.from_numpy(out)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
+from ..spectral.sampling import Reservoir
 from ..tokens import TokenBatch, collect, split_items
 
 Vectors: TypeAlias = Tensor | NDArray[Any]
@@ -236,17 +237,7 @@ class TokenProjection:
         return self.directions.shape[0]
 
     def transform(self, embeddings: Any) -> list[Tensor]:
-        """Project the tokens of documents or of queries.
-
-        Parameters
-        ----------
-        embeddings
-            Any form that :func:`pylate_eigenli.tokens.collect` accepts.
-
-        Returns
-        -------
-        The projected tokens of each item. Shape: (tokens, dim), float32.
-        """
+        """Project tokens in any form. Shape of each item: (tokens, dim), float32."""
         return list(self.documents(collect(embeddings, dim=self.directions.shape[1])))
 
     def fitted_to(self, documents: TokenBatch) -> Self:
@@ -290,22 +281,15 @@ def _checked(vectors: Vectors, dim: int | None, noun: str, first: int = 0) -> Te
 
 
 def _sample(batches: Iterable[Vectors], width: int, size: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Return a uniform sample of the rows of all batches and the mean of all rows.
-
-    Shapes: (at most size, width) and (width,), float32. The result does not depend on the division
-    into batches.
-    """
-    random = np.random.default_rng(seed)
+    """Return a uniform sample of at most ``size`` rows of all batches, and the mean of all rows."""
+    reservoir = Reservoir(size, seed)
     sample = np.empty((size, width), np.float32)  # unused pages take no memory
     total = torch.zeros(width, dtype=torch.float64)
     seen = 0
     for batch in batches:
         rows = _checked(batch, width, "vector", seen)
         total += rows.sum(0, dtype=torch.float64)
-        # Row i of the stream enters a full sample with probability size / (i + 1), in any slot.
-        slots = np.arange(seen, seen + len(rows))
-        late = slots >= size
-        slots[late] = random.random(int(late.sum())) * (slots[late] + 1)
+        slots = reservoir.slots(len(rows))
         chosen = slots < size
         # If several rows have the same slot, NumPy keeps the last one; torch does not promise this.
         sample[slots[chosen]] = rows.numpy()[chosen]

@@ -1,10 +1,9 @@
 """Vectors at the precision of a dtype: rounded, scored against float queries, and read back.
 
-Floats are kept as they are. Codes are small integers:
-
-A vector x is kept as D small unsigned integers u and one scale: x_i is about (u_i - middle) scale,
-where middle is half the largest integer. With 8 / bits integers to a byte that is D, D / 2 or D / 8
-bytes for 8, 4 or 1 bit, and D / 4 for 2. Queries stay in floating point, so only the documents' rounding costs::
+Floats are kept as they are. A code is D small unsigned integers u and one scale: x_i is about
+(u_i - middle) scale, where middle is half the largest integer. With 8 / bits integers to a byte,
+that is D, D / 2, D / 4 or D / 8 bytes for 8, 4, 2 or 1 bit. Queries stay in floating point, so only
+the documents' rounding costs::
 
     <q, x>  ~  scale * (sum_i q_i u_i  -  middle * sum_i q_i)
 
@@ -21,6 +20,7 @@ mean token is kept apart as well, at 8 bits (:mod:`pylate_eigenli.vectors.mean_r
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -144,6 +144,18 @@ def _scan(codes: Any, scales: Any, bits: int, query: Any, out: Any) -> None:
         out[n] = scales[n] * (total - constant)
 
 
+def _in_blocks(
+    queries: Tensor, n: int, dim: int, block: Callable[[slice], Tensor]
+) -> NDArray[np.float32]:
+    """Return the inner products of queries with n vectors, read as floats block by block."""
+    out = torch.empty(len(queries), n)
+    step = max(1, _FLOAT_BLOCK_BYTES // (4 * dim))
+    for begin in range(0, n, step):
+        part = slice(begin, begin + step)
+        out[:, part] = queries @ block(part).mT
+    return out.numpy()
+
+
 def code_width(dim: int, bits: Bits) -> int:
     """Return the bytes of one code."""
     return -(-dim * bits // 8)
@@ -151,18 +163,7 @@ def code_width(dim: int, bits: Bits) -> int:
 
 @dataclass(frozen=True)
 class Codes:
-    """Rounded vectors.
-
-    Parameters
-    ----------
-    values
-        Shape: (n, ceil(D bits / 8)), uint8.
-    scales
-        Shape: (n,), float32.
-    bits
-        Bits per dimension.
-    dim
-        The dimension D of the vectors.
+    """Rounded vectors of dimension ``dim``: values (n, ceil(D bits / 8)), uint8, and scales (n,).
 
     Examples
     --------
@@ -184,12 +185,9 @@ class Codes:
         values = np.empty((len(x), code_width(x.shape[1], bits)), np.uint8)
         scales = np.empty(len(x), np.float32)
         step = _BEST_STEP.get(bits, 0.0)
-
-        def task(begin: int, end: int) -> None:
-            part = slice(begin, end)
-            _encode(x[part], bits, step, values[part], scales[part])
-
-        for_ranges(task, len(x), 64)
+        for_ranges(
+            lambda part: _encode(x[part], bits, step, values[part], scales[part]), len(x), 64
+        )
         return cls(values, scales, bits, x.shape[1])
 
     def __len__(self) -> int:
@@ -201,51 +199,37 @@ class Codes:
     def decode(self) -> Tensor:
         """Return the vectors that the codes stand for. Shape: (n, D), float32."""
         out = np.empty((len(self), self.dim), np.float32)
-
-        def task(begin: int, end: int) -> None:
-            part = slice(begin, end)
-            _decode(self.values[part], self.scales[part], self.bits, out[part])
-
-        for_ranges(task, len(self), 256)
+        for_ranges(
+            lambda part: _decode(self.values[part], self.scales[part], self.bits, out[part]),
+            len(self),
+            256,
+        )
         return torch.from_numpy(out)
 
     def scores(self, queries: Tensor) -> NDArray[np.float32]:
         """Return the inner products with queries (m, D), float32. Shape: (m, n)."""
         if len(queries) >= _FEW_QUERIES:
-            return self._scores_of_many(queries)
+            return _in_blocks(queries, len(self), self.dim, lambda part: self[part].decode())
         out = np.empty((len(queries), len(self)), np.float32)
         padded = np.zeros((len(queries), self.values.shape[1] * 8 // self.bits), np.float32)
         padded[:, : self.dim] = queries.numpy()
 
-        def task(begin: int, end: int) -> None:
-            part = slice(begin, end)
+        def task(part: slice) -> None:
             for query, scores in zip(padded, out, strict=True):
                 _scan(self.values[part], self.scales[part], self.bits, query, scores[part])
 
         for_ranges(task, len(self), max(len(self) // 8, 256))
         return out
 
-    def _scores_of_many(self, queries: Tensor) -> NDArray[np.float32]:
-        out = torch.empty(len(queries), len(self))
-        block = max(1, _FLOAT_BLOCK_BYTES // (4 * self.dim))
-        for begin in range(0, len(self), block):
-            part = slice(begin, begin + block)
-            out[:, part] = queries @ self[part].decode().mT
-        return out.numpy()
-
 
 @dataclass(frozen=True)
 class StoredVectors:
-    """Vectors at the precision of a dtype.
+    """Vectors of dimension ``dim`` at the precision of a dtype.
 
     Parameters
     ----------
     values
         Floats of shape (n, D), or codes of shape (n, ceil(D bits / 8)), uint8.
-    dtype
-        What the values are.
-    dim
-        The dimension D of the vectors.
     scales
         Of codes. Shape: (n,), float32.
     along
@@ -324,7 +308,12 @@ class StoredVectors:
     ) -> NDArray[np.float32]:
         """Return the inner products with queries (m, D), float32. Shape: (m, n)."""
         if self.scales is None:
-            return self._float_scores(queries)
+            return _in_blocks(
+                queries,
+                len(self),
+                self.dim,
+                lambda part: torch.tensor(self.values[part], dtype=torch.float32),
+            )
         products = self._codes(self.scales).scores(queries)
         if self.along is not None and axis is not None:
             products += np.outer(queries @ axis, self.along)
@@ -334,11 +323,3 @@ class StoredVectors:
 
     def _codes(self, scales: NDArray[np.float32]) -> Codes:
         return Codes(self.values, scales, _BITS[self.dtype], self.dim)
-
-    def _float_scores(self, queries: Tensor) -> NDArray[np.float32]:
-        out = np.empty((len(queries), len(self)), np.float32)
-        step = max(1, _FLOAT_BLOCK_BYTES // (4 * self.dim))
-        for begin in range(0, len(self), step):
-            block = torch.tensor(self.values[begin : begin + step], dtype=torch.float32)
-            out[:, begin : begin + step] = (queries @ block.mT).numpy()
-        return out

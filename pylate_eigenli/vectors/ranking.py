@@ -11,13 +11,6 @@ from numpy.typing import NDArray
 def top_k(scores: NDArray[Any], k: int) -> NDArray[np.int64]:
     """Return the positions of the k highest scores (or all), best first, equal ones in order.
 
-    Parameters
-    ----------
-    scores
-        Shape: (n,).
-    k
-        Number of positions wanted, at least 1.
-
     Examples
     --------
     >>> top_k(np.array([0.5, 0.7, 0.5, 0.9, 0.5]), 4)

@@ -120,12 +120,9 @@ def _in_parallel(
     score: Callable[[NDArray[np.int64], NDArray[np.float32]], None],
 ) -> NDArray[np.float32]:
     """Return what ``score`` writes for the documents, a part of them per task."""
-    out = np.empty(len(documents), np.float32)
-    for_ranges(
-        lambda begin, end: score(documents[begin:end], out[begin:end]),
-        len(documents),
-        _DOCUMENTS_PER_TASK,
-    )
+    n = len(documents)
+    out = np.empty(n, np.float32)
+    for_ranges(lambda part: score(documents[part], out[part]), n, _DOCUMENTS_PER_TASK)
     return out
 
 
@@ -137,26 +134,10 @@ def subspace_scores(
     query: Tensor,
     against: Tensor | None = None,
 ) -> NDArray[np.float32]:
-    """Score documents by how much of a query lies in their subspaces.
+    """Score documents (n,) by how much of a query (tokens, d) lies in their subspaces.
 
-    Parameters
-    ----------
-    bases
-        Directions of many documents.
-    offsets
-        Document i owns the rows ``offsets[i]:offsets[i + 1]``.
-    floors
-        Of all these documents, see :mod:`pylate_eigenli.spectral.subspace`.
-    documents
-        The documents to score. Shape: (n,).
-    query
-        Its tokens. Shape: (tokens, d), float32.
-    against
-        What to subtract, see :class:`pylate_eigenli.spectral.background.Queries`.
-
-    Returns
-    -------
-    Shape: (n,), float32.
+    Document i owns the rows ``offsets[i]:offsets[i + 1]`` of the bases and has ``floors[i]``; see
+    :class:`pylate_eigenli.spectral.background.Queries` for ``against``. Shape of the result: (n,).
     """
     values, scales = _readable(bases)
 

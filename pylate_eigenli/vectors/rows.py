@@ -15,14 +15,7 @@ _ALL = slice(None)
 
 
 class StoredRows(NamedTuple):
-    """Rows as they are stored.
-
-    Parameters
-    ----------
-    values
-        Shape: (n, d), of a :data:`RowDtype`.
-    scales
-        For int8, row i stands for ``scales[i] * values[i]``. Shape: (n,), float32.
+    """Rows (n, d) of a :data:`RowDtype`; of int8, row i stands for ``scales[i] * values[i]``.
 
     Examples
     --------

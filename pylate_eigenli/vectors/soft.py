@@ -142,32 +142,17 @@ def _soft(tokens: Any, offsets: Any, taus: Any, out: Any, precise: Any) -> None:
 
 
 def soft_vectors(batch: TokenBatch, taus: NDArray[np.float64]) -> Tensor:
-    """Return the packed vectors of documents with a soft filter that keeps all directions.
+    """Pack M (M + t I)^-1 of each document: a soft filter that keeps all directions.
 
-    Parameters
-    ----------
-    batch
-        The documents.
-    taus
-        The share of the energy that gets the weight 1/2, per document. Shape: (documents,).
-
-    Returns
-    -------
-    :func:`pylate_eigenli.vectors.packing.pack` of M (M + t I)^-1 for each document.
-    Shape: (documents, d (d + 1) / 2), float32.
-
-    Examples
-    --------
-    >>> from pylate_eigenli.tokens import collect
-    >>> soft_vectors(collect([[[1.0, 0.0], [0.6, 0.8]]]), np.array([0.5])).round(decimals=3)
-    tensor([[0.5490, 0.3520, 0.1860]])
+    ``taus`` (documents,) has the shares of the energy that get the weight 1/2. Shape of the result:
+    (documents, d (d + 1) / 2), float32.
     """
     tokens = batch.tokens.float().cpu().contiguous().numpy()
     out = np.empty((len(batch), packed_dim(batch.dim)), np.float32)
     precise = np.ones(len(batch), np.bool_)
 
-    def task(begin: int, end: int) -> None:
-        part, owned = slice(begin, end), batch.offsets[begin : end + 1]
+    def task(part: slice) -> None:
+        owned = batch.offsets[part.start : part.stop + 1]
         _soft(tokens, owned, taus[part], out[part], precise[part])
 
     for_ranges(task, len(out), _DOCUMENTS_PER_TASK)

@@ -66,7 +66,6 @@ class Case(NamedTuple):
 CASES = [
     Case("voyager", {"storage": "float32"}, 1e-5),
     Case("voyager", {"storage": "float8"}, 5e-3),
-    Case("voyager", {"storage": "e4m3"}, 2e-2),
     Case("faiss", {"factory": "Flat"}, 1e-5),
     Case("faiss", {"factory": "SQ8"}, 2e-3),
     Case("faiss", {"factory": "SQ8,RFlat"}, 1e-5),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pylate.scores import colbert_scores
 
 from pylate_eigenli.scores import maxsim
-from pylate_eigenli.scores.maxsim import maxsim_scores, maxsim_top_k
+from pylate_eigenli.scores.maxsim import maxsim_scores
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.ranking import top_k
 
@@ -77,22 +77,3 @@ class TestTopK:
         scores = np.array(scores, np.float32)
         expected = np.argsort(-scores, kind="stable")[:k]
         np.testing.assert_array_equal(top_k(scores, k), expected)
-
-    def test_zero_k_is_refused(self):
-        with pytest.raises(ValueError, match="positive integer"):
-            maxsim_top_k(collect([np.eye(2)]), collect([np.eye(2)]), 0)
-
-
-class TestMaxsimTopK:
-    def test_do_not_depend_on_the_queries_per_block(self, monkeypatch):
-        rng = np.random.default_rng(4)
-        queries, documents = collect(items(rng, 7)), collect(items(rng, 30))
-        scores = maxsim_scores(queries, documents)
-        monkeypatch.setattr(maxsim, "_SCORES_BYTES", 4 * 30 * 2)
-        for row, (rows, values) in zip(scores, maxsim_top_k(queries, documents, 5), strict=True):
-            np.testing.assert_array_equal(rows, top_k(row, 5))
-            np.testing.assert_allclose(values, row[rows], rtol=1e-5)
-
-    def test_all_documents_are_returned_if_k_is_larger(self):
-        ((rows, _),) = maxsim_top_k(collect([np.eye(2)]), collect([np.eye(2), -np.eye(2)]), 9)
-        assert rows.tolist() == [0, 1]

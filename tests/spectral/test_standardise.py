@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex
 from pylate_eigenli.spectral.standardise import CONSTANT, Standardise, TokenStatistics
 from pylate_eigenli.tokens import TokenBatch, collect
+from pylate_eigenli.vectors.ranking import top_k
 
 INDEXES = [EigenLIIndex, EigenLISVIndex]
 
@@ -141,12 +142,11 @@ class TestIndex:
 
 def agreement(found, batch: TokenBatch, queries: TokenBatch) -> float:
     """Return the share of MaxSim's ten best documents among the ten found."""
-    from pylate_eigenli.scores.maxsim import maxsim_top_k
+    from pylate_eigenli.scores.maxsim import maxsim_scores
 
-    best = maxsim_top_k(queries, batch, 10)
     shares = [
-        len({int(hit["id"]) for hit in hits} & set(rows.tolist())) / 10
-        for hits, (rows, _) in zip(found, best, strict=True)
+        len({int(hit["id"]) for hit in hits} & set(top_k(scores, 10).tolist())) / 10
+        for hits, scores in zip(found, maxsim_scores(queries, batch), strict=True)
     ]
     return float(np.mean(shares))
 

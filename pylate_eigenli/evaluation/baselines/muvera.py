@@ -87,20 +87,12 @@ class Muvera:
         return self.repetitions * (1 << self.hyperplanes) * self.projection_dim
 
     def encode_documents(self, documents: TokenBatch) -> NDArray[np.float32]:
-        """Encode documents: means per partition, empty partitions filled.
-
-        Shape: (documents, ``dim``), float32.
-        """
+        """Return the means per partition, empty ones filled. Shape: (documents, ``dim``)."""
         return self._encode(documents, as_documents=True)
 
     def encode_queries(self, queries: TokenBatch) -> NDArray[np.float32]:
-        """Encode queries: sums per partition, divided by the number of repetitions.
-
-        Shape: (queries, ``dim``), float32.
-        """
-        encoded = self._encode(queries, as_documents=False)
-        encoded /= self.repetitions
-        return encoded
+        """Return the sums per partition over the repetitions. Shape: (queries, ``dim``)."""
+        return np.divide(self._encode(queries, as_documents=False), np.float32(self.repetitions))
 
     def _encode(self, batch: TokenBatch, as_documents: bool) -> NDArray[np.float32]:
         hyperplanes, projections = _random_matrices(self, batch.dim)
@@ -125,10 +117,7 @@ class Muvera:
 
 @lru_cache(maxsize=8)
 def _random_matrices(settings: Muvera, dim: int) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """Draw the normals of the hyperplanes and the projections of all repetitions.
-
-    Shapes: (dim, repetitions * hyperplanes) and (dim, repetitions * projection_dim).
-    """
+    """Draw the normals of the hyperplanes and the projections of all repetitions, side by side."""
     p = settings.projection_dim
     if p > dim:
         raise ValueError(f"projection_dim={p} is larger than the dimension of the tokens, {dim}")
@@ -146,19 +135,10 @@ def _random_matrices(settings: Muvera, dim: int) -> tuple[NDArray[np.float64], N
 def _gather(sides: Any, projected: Any, offsets: Any, as_documents: bool, out: Any) -> None:
     """Add up the tokens of every item, repetition and partition; finish documents.
 
-    Parameters
-    ----------
-    sides
-        Inner products with the normals: their signs are the bits of a token's partition.
-        Shape: (tokens, repetitions, hyperplanes), float64.
-    projected
-        Shape: (tokens, repetitions, p), float32.
-    offsets
-        Item i owns the rows ``offsets[i]:offsets[i + 1]``.
-    as_documents
-        Whether to divide by the numbers of tokens and to fill empty partitions.
-    out
-        Zeros. Shape: (items, repetitions, partitions, p), float32.
+    The signs of ``sides`` (tokens, repetitions, hyperplanes) are the bits of a token's partition.
+    ``projected`` has the shape (tokens, repetitions, p), ``out`` zeros of the shape (items,
+    repetitions, partitions, p). Documents are divided by the numbers of tokens, and their empty
+    partitions are filled.
     """
     _, repetitions, partitions, p = out.shape
     counts = np.empty(partitions, np.int64)

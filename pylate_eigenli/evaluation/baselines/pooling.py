@@ -36,19 +36,10 @@ _DOCUMENTS_PER_TASK = 8
 
 
 def pool_ward(documents: TokenBatch, k: int) -> TokenBatch:
-    """Pool documents by Ward's hierarchical clustering.
+    """Pool documents by Ward's hierarchical clustering to at most k unit vectors, on the CPU.
 
-    Parameters
-    ----------
-    documents
-        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
-    k
-        Number of vectors to keep per document. Repeated tokens make merges tie; the tree can then
-        not be cut into exactly k clusters, and the document gets fewer.
-
-    Returns
-    -------
-    At most k unit vectors per document, in float32 or float64 as the tokens were, on the CPU.
+    Repeated tokens make merges tie. The tree can then not be cut into exactly k clusters, and the
+    document gets fewer.
 
     Examples
     --------
@@ -68,27 +59,9 @@ def pool_ward(documents: TokenBatch, k: int) -> TokenBatch:
 
 
 def pool_kmeans(documents: TokenBatch, k: int, *, seed: int = 0) -> TokenBatch:
-    """Pool documents by k-means with k-means++ seeding.
+    """Pool documents by k-means to at most k unit vectors; fewer for fewer distinct tokens.
 
-    Parameters
-    ----------
-    documents
-        Token vectors, as :func:`pylate_eigenli.tokens.collect` returns them.
-    k
-        Number of vectors to keep per document; a document with fewer distinct tokens gets fewer.
-    seed
-        Seed of every document, so that its vectors do not depend on other documents.
-
-    Returns
-    -------
-    At most k unit vectors per document, in float32 or float64 as the tokens were, on the CPU.
-
-    Examples
-    --------
-    >>> from pylate_eigenli.tokens import collect
-    >>> documents = collect([[[1.0, 0.0], [0.96, 0.28], [0.0, 1.0]], [[0.0, 1.0]]])
-    >>> pool_kmeans(documents, k=2).lengths.tolist()
-    [2, 1]
+    Every document gets the same seed, so that its vectors do not depend on other documents.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -105,19 +78,7 @@ def pool_kmeans(documents: TokenBatch, k: int, *, seed: int = 0) -> TokenBatch:
 
 
 def unit_means(tokens: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-    """Return the normalised mean of every cluster, by ascending label.
-
-    Parameters
-    ----------
-    tokens
-        Shape: (tokens, d).
-    labels
-        The cluster of each token. Shape: (tokens,), integers.
-
-    Returns
-    -------
-    Shape: (different labels, d), dtype of the tokens.
-    """
+    """Return the normalised mean of the tokens (n, d) of every cluster, by ascending label."""
     order = np.argsort(labels, kind="stable")
     starts = np.unique(labels[order], return_index=True)[1]
     means = np.add.reduceat(tokens[order], starts, axis=0, dtype=np.float64)
@@ -138,9 +99,9 @@ def _pool(
     # limited for the process, OpenMP threads by each thread for itself.
     threads = ThreadpoolController()
 
-    def task(begin: int, end: int) -> None:
+    def task(part: slice) -> None:
         with threads.limit(limits=1, user_api="openmp"):
-            for i in range(begin, end):
+            for i in range(part.start, part.stop):
                 if len(items[i]) > k:
                     items[i] = unit_means(items[i], cluster(items[i]))
 

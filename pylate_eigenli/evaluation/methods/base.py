@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,8 @@ from ...tokens import TokenBatch
 
 __all__ = ["Candidates", "Family", "Hits", "Method", "Spec", "hits_of"]
 
-Candidates = Sequence[NDArray[np.int64]]
-"""For each query the rows of the documents to choose from."""
+Candidates: TypeAlias = Sequence[NDArray[np.int64]] | None
+"""For each query the rows of the documents to choose from; None for all documents."""
 
 
 @runtime_checkable
@@ -25,7 +25,7 @@ class Method(Protocol):
     """Documents in a folder, and a search over them. Documents are numbered in the order added.
 
     A method whose folder already holds documents continues after them: ``len`` says how many
-    there are.
+    there are. ``finish``, ``fit_queries`` and ``close`` do nothing unless a method needs them.
     """
 
     def __len__(self) -> int:
@@ -36,13 +36,13 @@ class Method(Protocol):
 
     def finish(self) -> None:
         """Build what needs all documents. Called after the last ``add``, before any search."""
+        return
 
     def fit_queries(self, queries: TokenBatch) -> None:
         """Learn from a sample of queries, without judgements. Called before any search."""
+        return
 
-    def search(
-        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
-    ) -> list[Hits]:
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         """Return the rows and scores of the best k documents per query, best first."""
 
     @property
@@ -51,16 +51,15 @@ class Method(Protocol):
 
     def close(self) -> None:
         """Release files and memory."""
+        return
 
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of method.
+    """A kind of method; its name is the first part of their names: ``ward`` in ``ward-32``.
 
     Parameters
     ----------
-    name
-        The first part of the names of its methods, for instance ``"ward"`` in ``"ward-32"``.
     open
         Opens a method in a folder. Called with the folder, ``k`` if ``budgeted``, and the options.
     budgeted

@@ -12,30 +12,15 @@ from ...indexes.ann.faiss import FaissBackend, FaissOptions
 from ...indexes.eigenli import EigenLIIndex
 from ...indexes.single_vector import EigenLISVIndex
 from ...tokens import TokenBatch
-from .base import Candidates, Family, Hits, hits_of
+from .base import Candidates, Family, Hits, Method, hits_of
 
 _QUERIES_AT_ONCE = 256  # results are objects of Python before they are arrays
 
 
-class IndexMethod:
+class IndexMethod(Method):
     """An index whose documents have the numbers of their rows as ids.
 
-    Parameters
-    ----------
-    index
-        An ``EigenLIIndex`` or ``EigenLISVIndex``.
-    limit
-        Number of documents a search finds at most, by default as many as are asked for.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pylate_eigenli.tokens import collect
-    >>> method = IndexMethod(EigenLIIndex(tempfile.mkdtemp(), k=1, show_progress=False))
-    >>> method.add(collect([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0]]]))
-    >>> [hits] = method.search(collect([[[0.6, 0.8]]], names="query"), k=2)
-    >>> hits.rows, hits.scores.round(2)
-    (array([1, 0]), array([0.64, 0.36], dtype=float32))
+    A search finds at most ``limit`` documents, by default as many as are asked for.
     """
 
     def __init__(self, index: EigenLIIndex | EigenLISVIndex, limit: int | None = None) -> None:
@@ -57,9 +42,7 @@ class IndexMethod:
         if self.index.settings.standardise and not self.index.knows_queries:
             self.index.fit_queries(list(queries))
 
-    def search(
-        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
-    ) -> list[Hits]:
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         items = list(queries)
         found: list[Hits] = []
         for begin in range(0, len(items), _QUERIES_AT_ONCE):
@@ -78,20 +61,11 @@ class IndexMethod:
 
 
 class ProductQuantized(IndexMethod):
-    """The vectors of an ``EigenLISVIndex`` in FAISS' IndexPQ, as the paper quantizes them.
-
-    Parameters
-    ----------
-    folder
-        Where the index is.
-    bits
-        Bits per dimension.
-    options
-        Further options of the index.
-    """
+    """The vectors of an ``EigenLISVIndex`` in FAISS' IndexPQ, as the paper quantizes them."""
 
     def __init__(self, folder: Path, *, bits: int = 1, **options: Any) -> None:
-        super().__init__(_single_vector_index(folder, dtype="float32", **options))
+        index = EigenLISVIndex(str(folder), dtype="float32", show_progress=False, **options)
+        super().__init__(index)
         self._bits = bits
         self._quantized: FaissBackend | None = None
         self._nbytes = 0
@@ -109,9 +83,7 @@ class ProductQuantized(IndexMethod):
         self._quantized.add(np.arange(n), vectors)
         self._nbytes = self._quantized.to_bytes().nbytes
 
-    def search(
-        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
-    ) -> list[Hits]:
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         if candidates is not None:
             raise ValueError("faiss-pq searches all documents: it cannot rerank candidates")
         assert self._quantized is not None, "finish() comes before the first search"
@@ -131,10 +103,6 @@ def _eigenli(folder: Path, **options: Any) -> IndexMethod:
     return IndexMethod(EigenLIIndex(str(folder), show_progress=False, **options))
 
 
-def _single_vector_index(folder: Path, **options: Any) -> EigenLISVIndex:
-    return EigenLISVIndex(str(folder), show_progress=False, **options)
-
-
 def _single_vector(
     folder: Path, *, rerank: Any = "none", n_candidates: int = 100, **options: Any
 ) -> IndexMethod:
@@ -143,8 +111,9 @@ def _single_vector(
     if rerank == "eigenli" and "keep_tokens" not in options:
         options.setdefault("keep_bases", True)
     of_backend = {name: options.pop(name) for name in _BACKEND_OPTIONS if name in options}
-    index = _single_vector_index(
-        folder,
+    index = EigenLISVIndex(
+        str(folder),
+        show_progress=False,
         rerank=rerank,
         n_candidates=n_candidates,
         backend_options=of_backend or None,
@@ -161,38 +130,25 @@ def _switch(text: str) -> bool:
     return text == "true"
 
 
-_OPTIONS: Mapping[str, Callable[[str], Any]] = {
-    "dtype": str,
+_Options = Mapping[str, Callable[[str], Any]]
+_SPECTRAL_OPTIONS: _Options = {
+    **dict.fromkeys(("preset", "filter", "centering", "short_documents"), str),
+    **dict.fromkeys(("idf", "background"), float),
     "standardise": _switch,
-    "short_documents": str,
-    "preset": str,
-    "filter": str,
-    "centering": str,
-    "idf": float,
-    "background": float,
 }
-_BACKEND_OPTIONS: Mapping[str, Callable[[str], Any]] = {
-    "factory": str,
-    "ef_search": int,
-    "nprobe": int,
-    "index_type": str,
-    "quantization": str,
+_BACKEND_OPTIONS: _Options = {
+    **dict.fromkeys(("factory", "index_type", "quantization"), str),
+    **dict.fromkeys(("ef_search", "nprobe"), int),
 }
-_SV_OPTIONS: Mapping[str, Callable[[str], Any]] = {
+_OPTIONS: _Options = {"dtype": str, **_SPECTRAL_OPTIONS}
+_SV_OPTIONS: _Options = {
     **_OPTIONS,
     **_BACKEND_OPTIONS,
-    "backend": str,
-    "uri": str,
-    "rerank": str,
+    **dict.fromkeys(("backend", "uri", "rerank", "keep_tokens"), str),
     "n_candidates": int,
-    "keep_tokens": str,
     "keep_bases": _switch,
 }
-_PQ_OPTIONS: Mapping[str, Callable[[str], Any]] = {
-    **{name: read for name, read in _OPTIONS.items() if name != "dtype"},
-    "k": int,
-    "bits": int,
-}
+_PQ_OPTIONS: _Options = {**_SPECTRAL_OPTIONS, "k": int, "bits": int}
 
 FAMILIES = (
     Family("eigenli", _eigenli, budgeted=True, options=_OPTIONS),

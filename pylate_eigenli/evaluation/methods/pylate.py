@@ -11,30 +11,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...errors import require
+from ...indexes.databases import bytes_on_disk
 from ...tokens import TokenBatch
-from .base import Candidates, Family, Hits, hits_of
-from .scanned import StoredTokens
+from ..embeddings import StoredTokens
+from .base import Candidates, Family, Hits, Method, hits_of
 
 
-class PylateIndex:
+class PylateIndex(Method):
     """A collection in one of PyLate's indexes, built by :meth:`finish`.
 
     Documents that the index does not come across are missing from the hits, even if they are
     candidates.
 
-    Parameters
-    ----------
-    folder
-        Where the tokens and the index are stored.
-    kind
-        Name of a class of ``pylate.indexes``.
-    needs
-        The library it needs and the extra that installs it; None if PyLate itself does.
-    options
-        Arguments of that class.
+    ``kind`` is the name of a class of ``pylate.indexes``, ``options`` are its arguments; ``needs``
+    is the library that it needs and the extra that installs it, unless PyLate itself does.
     """
 
     def __init__(
@@ -42,7 +34,7 @@ class PylateIndex:
     ) -> None:
         if needs is not None:
             require(*needs, f"PyLate's {kind} index")
-        self._tokens = StoredTokens(folder / "tokens", memory_limit=0)
+        self._tokens = StoredTokens(folder / "tokens")
         self._folder = folder / "index"
         self._kind, self._options = kind, options
         self._index: Any = None
@@ -56,30 +48,18 @@ class PylateIndex:
         self._tokens.append(documents)
 
     def finish(self) -> None:
+        if self._index is None:
+            embeddings = [tokens for _, batch in self._tokens for tokens in _arrays(batch)]
+            self._index = self._made(embeddings[0].shape[1])
+            self._index.add_documents([str(row) for row in range(len(embeddings))], embeddings)
+
+    def _made(self, dim: int) -> Any:
         from pylate import indexes
 
-        if self._index is not None:
-            return
-        embeddings = [tokens for _, batch in self._tokens for tokens in _arrays(batch)]
-        options = {**self._options, **self._sized(embeddings)}
-        self._index = getattr(indexes, self._kind)(
-            index_folder=str(self._folder), index_name="index", override=True, **options
-        )
-        self._add([str(row) for row in range(len(embeddings))], embeddings)
+        folder = str(self._folder)
+        return getattr(indexes, self._kind)(folder, "index", override=True, **self._options)
 
-    def _sized(self, embeddings: Sequence[NDArray[np.float32]]) -> dict[str, Any]:
-        """Return the arguments of the index that depend on the documents."""
-        return {}
-
-    def _add(self, ids: list[str], embeddings: list[NDArray[np.float32]]) -> None:
-        self._index.add_documents(ids, embeddings)
-
-    def fit_queries(self, queries: TokenBatch) -> None:
-        """Do nothing: PyLate's indexes learn from documents only."""
-
-    def search(
-        self, queries: TokenBatch, k: int, candidates: Candidates | None = None
-    ) -> list[Hits]:
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         self.finish()
         subset = None if candidates is None else [[str(row) for row in rows] for rows in candidates]
         return [hits_of(results) for results in self._search(_arrays(queries), k, subset)]
@@ -89,8 +69,7 @@ class PylateIndex:
 
     @property
     def nbytes(self) -> int:
-        files = (path for path in self._folder.rglob("*") if path.is_file())
-        return sum(path.stat().st_size for path in files)
+        return bytes_on_disk(str(self._folder))
 
     def close(self) -> None:
         self._index = None
@@ -103,12 +82,11 @@ class TokenVoyager(PylateIndex):
         super().__init__(folder, kind="Voyager", needs=("voyager", "voyager"))
         self._k_token = k_token
 
-    def _sized(self, embeddings: Sequence[NDArray[np.float32]]) -> dict[str, Any]:
-        return {"embedding_size": embeddings[0].shape[1]}
-
-    def _add(self, ids: list[str], embeddings: list[NDArray[np.float32]]) -> None:
-        self._index.index = _TakesLists(self._index.index)
-        super()._add(ids, embeddings)
+    def _made(self, dim: int) -> Any:
+        self._options = {"embedding_size": dim}
+        made = super()._made(dim)
+        made.index = _TakesLists(made.index)
+        return made
 
     def _search(self, queries: list[Any], k: int, subset: list[list[str]] | None) -> Any:
         from pylate import retrieve

@@ -26,33 +26,23 @@ documents, which is why TREC-COVID's falls as the cutoff grows.
 from __future__ import annotations
 
 import csv
+import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, cast
 
 Statistic = Literal["value", "am", "gm", "delta"]
-_Names = dict[str, tuple[str, ...]]
+_Names = dict[str, list[str]]
 
-TABLES = {
-    "beir_geomean_32": "EigenLI, k=32, over each baseline on BEIR: mean improvement, %",
-    "vidore_geomean_32": "EigenLI, k=32, over each baseline on ViDoRe-v3: mean improvement, %",
-    "sv_geomean": "EigenLI-SV, k=32, over MUVERA on BEIR: mean improvement, %",
-    "centering_macro": "EigenLI-SV and MUVERA, centered or not: means over BEIR",
-    "sv_quant_recall": "EigenLI-SV, product-quantized, against MaxSim: mean Recall change, %",
-    "sv_quant_ndcg": "EigenLI-SV, product-quantized, against MaxSim: mean nDCG change, %",
-    "compression_overhead": "Time to compress the documents, as a multiple of EigenLI's",
-    "beir_recall": "ColBERTv2 on BEIR: Recall",
-    "beir_ndcg": "ColBERTv2 on BEIR: nDCG",
-    "beir_mrr": "ColBERTv2 on BEIR: MRR",
-    "sv_recall": "EigenLI-SV and MUVERA with ColBERTv2 on BEIR: Recall",
-    "sv_ndcg": "EigenLI-SV and MUVERA with ColBERTv2 on BEIR: nDCG",
-    "answerai_all": "AnswerAI-ColBERT-small on BEIR: all metrics",
-    "gte_all": "GTE-ModernColBERT on BEIR: all metrics",
-    "anisotropic_centering_at10": "EigenLI-SV and MUVERA, centered or not, on each BEIR dataset",
-    "vidore_recall": "ColQwen3 on ViDoRe-v3: Recall",
-    "vidore_ndcg": "ColQwen3 on ViDoRe-v3: nDCG",
-}
+# The paper's names, each with other names on Hugging Face, in BEIR and in MTEB. MTEB's later
+# versions of a task (".v2", "HardNegatives", "Nano") have other data and must not match.
+_DATA = json.loads((files(__package__) / "paper_names.json").read_text("utf-8"))
+TABLES: dict[str, str] = _DATA["tables"]
+MODELS: _Names = _DATA["models"]
+BEIR: _Names = _DATA["beir"]
+VIDORE: _Names = _DATA["vidore"]
+METHODS: _Names = _DATA["methods"]
 
 ENCODING: dict[str, Any] = {
     "document_length": 512,
@@ -62,55 +52,12 @@ ENCODING: dict[str, Any] = {
 }
 """How the paper encodes texts: arguments of ``pylate.models.ColBERT``."""
 
-# The paper's name, then other names on Hugging Face, in BEIR and in MTEB. MTEB's later versions of
-# a task (".v2", "HardNegatives", "Nano") have other data and must not match.
-MODELS: _Names = {
-    "ColBERTv2": ("colbertv2.0",),
-    "AnswerAI-ColBERT-small": ("answerai-colbert-small-v1",),
-    "GTE-ModernColBERT": ("GTE-ModernColBERT-v1",),
-    "ColQwen3": ("tomoro-colqwen3-embed-4b",),
-}
-BEIR: _Names = {
-    "ArguAna": (),
-    "Climate-FEVER": (),
-    "DBPedia-Entity": ("DBPedia",),
-    "FEVER": (),
-    "FiQA": ("FiQA2018",),
-    "HotpotQA": (),
-    "MS MARCO": (),
-    "NQ": (),
-    "Quora": ("QuoraRetrieval",),
-    "SCIDOCS": (),
-    "SciFact": (),
-    "TREC-COVID": (),
-    "Webis-Touche2020": ("Touche2020",),
-}
-VIDORE: _Names = {
-    "HR": ("Vidore3HrRetrieval", "vidore_v3_hr"),
-    "Fin-EN": ("Vidore3FinanceEnRetrieval", "vidore_v3_finance_en"),
-    "Fin-FR": ("Vidore3FinanceFrRetrieval", "vidore_v3_finance_fr"),
-    "Ind.": ("Vidore3IndustrialRetrieval", "vidore_v3_industrial"),
-    "Phar.": ("Vidore3PharmaceuticalsRetrieval", "vidore_v3_pharmaceuticals"),
-    "CS": ("Vidore3ComputerScienceRetrieval", "vidore_v3_computer_science"),
-    "Ener.": ("Vidore3EnergyRetrieval", "vidore_v3_energy"),
-    "Phys.": ("Vidore3PhysicsRetrieval", "vidore_v3_physics"),
-}
-METHODS: _Names = {
-    "EigenLI": ("EigenLI-MV",),
-    "EigenLI-SV": (),
-    "KMeans++": (),
-    "Ward": (),
-    "Full MaxSim": ("MaxSim", "Full"),
-    "MUVERA": (),
-}
-METRICS: _Names = {"Recall": ("R",), "nDCG": ("n",), "MRR": ("M",), "Time": ()}
-
 _NAMES: dict[str, _Names] = {
-    "table": dict.fromkeys(TABLES, ()),
+    "table": {table: [] for table in TABLES},
     "model": MODELS,
     "dataset": {**BEIR, **VIDORE},
     "method": METHODS,
-    "metric": METRICS,
+    "metric": _DATA["metrics"],
 }
 # The fields of a number that hold names, and of which kind.
 _KINDS = {**{kind: kind for kind in _NAMES}, "baseline": "method"}
@@ -118,16 +65,7 @@ _KINDS = {**{kind: kind for kind in _NAMES}, "baseline": "method"}
 
 @dataclass(frozen=True)
 class Cell:
-    """One number printed in the paper; see the module for what each field means.
-
-    ``decimals`` is the number of decimals printed.
-
-    Examples
-    --------
-    >>> cell = select(table="beir_recall", dataset="SciFact", method="EigenLI", k=32)[0]
-    >>> cell.metric, cell.dataset
-    ('Recall', 'SciFact')
-    """
+    """One number printed in the paper, with so many decimals; see the module for its fields."""
 
     table: str
     model: str | None
@@ -150,9 +88,7 @@ class Cell:
 
 
 def canonical(kind: str, name: str) -> str:
-    """Return the paper's name for ``name``.
-
-    Case, punctuation and a leading ``owner/`` do not matter.
+    """Return the paper's name; case, punctuation and a leading ``owner/`` do not matter.
 
     Examples
     --------
@@ -161,13 +97,11 @@ def canonical(kind: str, name: str) -> str:
     >>> canonical("dataset", "QuoraRetrieval")
     'Quora'
     """
-    known = _aliases(kind)
-    try:
-        return known[_squeeze(name.rstrip("/").rpartition("/")[2])]
-    except KeyError:
-        raise ValueError(
-            f"the paper has no {kind} {name!r}; it has {', '.join(_NAMES[kind])}"
-        ) from None
+    asked = _squeeze(name.rstrip("/").rpartition("/")[2])
+    for official, others in _NAMES[kind].items():
+        if asked in map(_squeeze, (official, *others)):
+            return official
+    raise ValueError(f"the paper has no {kind} {name!r}; it has {', '.join(_NAMES[kind])}")
 
 
 @cache
@@ -213,10 +147,7 @@ def value(
 ) -> float:
     """Return the one measurement the paper reports for these settings, as a fraction.
 
-    Raises
-    ------
-    LookupError
-        If the paper has none, or several with different ``k``.
+    A ``LookupError`` says that the paper has none, or several with different ``k``.
 
     Examples
     --------
@@ -236,23 +167,12 @@ def value(
     )
     asked = f"{metric}@{cutoff} of {method} with {model} on {dataset}"
     if not cells:
-        with_k = "" if k is None else f" at k={k}"
-        raise LookupError(
-            f"the paper has no {'centered' if centered else 'uncentered'} {asked}{with_k}"
-        )
+        state, with_k = "centered" if centered else "uncentered", "" if k is None else f" at k={k}"
+        raise LookupError(f"the paper has no {state} {asked}{with_k}")
     sizes = sorted({cell.k for cell in cells if cell.k is not None})
     if len(sizes) > 1:
         raise LookupError(f"the paper has {asked} at k={sizes}: give k")
     return cells[0].value
-
-
-@cache
-def _aliases(kind: str) -> dict[str, str]:
-    return {
-        _squeeze(name): official
-        for official, others in _NAMES[kind].items()
-        for name in (official, *others)
-    }
 
 
 def _squeeze(name: str) -> str:

@@ -32,16 +32,10 @@ options_of_searches = _REGISTRY.options_of_searches
 
 @runtime_checkable
 class Backend(Protocol):
-    """Vectors that can be searched by inner product.
+    """Vectors of dimension D that can be searched by inner product.
 
-    Parameters
-    ----------
-    dim
-        Dimension D of the vectors.
-    size
-        Approximate number of vectors to come; defaults depend on it.
-    options
-        An instance of ``options_type``, a dataclass.
+    ``size`` is the approximate number of vectors to come, on which defaults depend; ``options`` is
+    an instance of ``options_type``, a dataclass.
     """
 
     options_type: ClassVar[type]
@@ -60,7 +54,7 @@ class Backend(Protocol):
         """Return the backend without its options. Shape: (bytes,)."""
 
     def __len__(self) -> int:
-        """Return the number of vectors, without removed ones."""
+        """Return the number of vectors."""
 
     @property
     def sample_size(self) -> int:
@@ -70,33 +64,15 @@ class Backend(Protocol):
         """Train on a sample of the vectors. Shape: (n, D)."""
 
     def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
-        """Add vectors.
+        """Add vectors (n, D).
 
-        Parameters
-        ----------
-        labels
-            Not negative, and larger than all earlier labels, removed ones included. Shape: (n,).
-        vectors
-            Shape: (n, D).
+        Labels (n,) are not negative, and larger than all earlier labels.
         """
 
-    def remove(self, labels: NDArray[np.int64]) -> None:
-        """Remove vectors by their labels, which must exist. Shape: (n,)."""
-
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
-        """Find the vectors with the largest inner products.
+        """Return labels and inner products of the best k vectors for queries (m, D), best first.
 
-        Parameters
-        ----------
-        queries
-            Shape: (m, D).
-        k
-            Number of vectors wanted per query.
-
-        Returns
-        -------
-        Labels and inner products of the stored vectors, best first, filled up with -1 and -inf.
-        Shapes: (m, k) and (m, k).
+        Both have the shape (m, k) and are filled up with -1 and -inf.
         """
 
     def outgrown(self, size: int) -> bool:
@@ -104,18 +80,7 @@ class Backend(Protocol):
 
 
 def make(name: str, dim: int, size: int = 0, options: Mapping[str, Any] | None = None) -> Backend:
-    """Return an empty backend.
-
-    Parameters
-    ----------
-    name
-        One of ``NAMES``.
-    dim
-        Dimension D of the vectors.
-    size
-        Approximate number of vectors to come.
-    options
-        The fields of the backend's ``options_type``, by name.
+    """Return an empty backend; ``options`` are fields of its ``options_type``.
 
     Examples
     --------
@@ -134,9 +99,6 @@ def load(name: str, data: NDArray[np.uint8], options: Mapping[str, Any] | None =
     """Return the backend that :meth:`Backend.to_bytes` has written."""
     backend: type[Backend] = _REGISTRY.type_of(name)
     return backend.from_bytes(data, _REGISTRY.options(name, options))
-
-
-# --- shared by the backends --------------------------------------------------------------------------
 
 
 def check_vectors(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:

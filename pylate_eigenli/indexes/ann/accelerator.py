@@ -2,7 +2,8 @@
 
 The structure is one array of the collection, next to the documents' vectors, and may lag behind them.
 A search scans the documents that the structure does not cover, and drops removed documents from its
-answers. The structure knows documents by their labels: increasing numbers that are never reused.
+answers; it is built anew when many were removed. The structure knows documents by their labels:
+increasing numbers that are never reused.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ _PENDING_DOCUMENTS = 1000
 _PENDING_SHARE = 0.1
 _MAX_DEAD_SHARE = 0.3
 _VECTORS_AT_ONCE = 1024
-# Arrays of the collection: the structure, and the labels of the documents in it.
-_ANN, _ANN_LABELS = "ann", "ann.labels"
+_ANN = "ann"  # the array of the collection that holds the structure
 
 
 class Accelerator:
@@ -45,14 +45,7 @@ class Accelerator:
     ) -> tuple[int, list[NDArray[np.int64]]]:
         """Return the first row that the structure does not cover, and its candidates per query.
 
-        Parameters
-        ----------
-        snapshot, settings
-            The state and its settings.
-        vectors
-            Vectors of queries. Shape: (queries, D).
-        n
-            Number of candidates per query, at most.
+        ``vectors`` (queries, D) are those of queries, ``n`` is the largest number of candidates.
         """
         backend = self._backend(snapshot, settings) if len(vectors) else None
         if backend is None:
@@ -60,16 +53,21 @@ class Accelerator:
         labels = np.concatenate([columns.labels(segment) for segment in snapshot.segments])
         alive = np.concatenate([segment.alive for segment in snapshot.segments])
         covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
-        # Removed documents may be among the answers: ask for as many more.
-        dead = len(backend) - int(alive[:covered].sum())
-        found, _ = backend.search(vectors.numpy(), n + min(dead, len(backend)))
-        candidates = []
-        for row_labels in found:
-            rows = np.searchsorted(labels, row_labels[row_labels >= 0])
-            rows = np.minimum(rows, len(labels) - 1)
-            valid = (labels[rows] == row_labels[row_labels >= 0]) & alive[rows]
-            candidates.append(rows[valid][:n].astype(np.int64))
-        return covered, candidates
+        size, living = len(backend), int(alive[:covered].sum())
+        # Removed documents are among the answers: ask for more, twice as many if those are too few.
+        asked = min(-(-n * size // max(living, 1)), size)
+        while True:
+            found, _ = backend.search(vectors.numpy(), asked)
+            candidates, short = [], False
+            for given in found:
+                given = given[given >= 0]
+                rows = np.minimum(np.searchsorted(labels, given), len(labels) - 1)
+                valid = (labels[rows] == given) & alive[rows]
+                candidates.append(rows[valid][:n].astype(np.int64))
+                short |= len(candidates[-1]) < min(n, living) and not valid.all()
+            if asked == size or not short:
+                return covered, candidates
+            asked = min(2 * asked, size)
 
     def _backend(self, snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
         """Return the structure of a state, loaded once, or None if it has none."""
@@ -94,29 +92,21 @@ class Accelerator:
 
     @staticmethod
     def build(transaction: Transaction, codec: VectorCodec) -> None:
-        """Bring the structure up to date; rebuild it if many documents were removed.
-
-        Parameters
-        ----------
-        transaction
-            The transaction that commits the structure.
-        codec
-            Reads the vectors.
-        """
+        """Bring the structure up to date; rebuild it if many documents were removed."""
         snapshot, settings = transaction.base, codec.settings
         size = len(snapshot)
         # A copy of its own: it is changed in place while other threads may search.
         backend = _load(snapshot, settings)
-        covered = 0
+        covered = snapshot.meta.get("covered", 0)
         if backend is not None:
-            present = snapshot.collection[_ANN_LABELS]
-            gone = np.setdiff1d(present, _living_labels(snapshot))
-            if len(gone) > _MAX_DEAD_SHARE * len(present) or backend.outgrown(size):
+            dead = len(backend) - sum(
+                int((segment.alive & (columns.labels(segment) < covered)).sum())
+                for segment in snapshot.segments
+            )
+            if dead > _MAX_DEAD_SHARE * len(backend) or backend.outgrown(size):
                 backend = None
-            else:
-                covered = snapshot.meta["covered"]
-                backend.remove(gone)
         if backend is None:
+            covered = 0
             backend = backends.make(
                 settings.backend, codec.encoder.width, size, settings.backend_options
             )
@@ -126,7 +116,6 @@ class Accelerator:
             backend.add(labels, vectors.numpy())
         structure = backend.to_bytes()
         transaction.set_collection(_ANN, structure)
-        transaction.set_collection(_ANN_LABELS, _living_labels(snapshot))
         transaction.meta["covered"] = snapshot.meta["next_label"]
         transaction.meta["ann"] = f"{zlib.crc32(structure.data):08x}"
 
@@ -136,10 +125,6 @@ def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
     if blob is None:
         return None
     return backends.load(settings.backend, blob, settings.backend_options)
-
-
-def _living_labels(snapshot: Snapshot) -> NDArray[np.int64]:
-    return np.concatenate([columns.labels(s)[s.alive] for s in snapshot.segments])
 
 
 def _vectors(

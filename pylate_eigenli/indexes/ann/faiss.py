@@ -56,25 +56,7 @@ class FaissOptions:
 
 
 class FaissBackend:
-    """Vectors in a faiss index.
-
-    Parameters
-    ----------
-    dim
-        Dimension D of the vectors.
-    size
-        Approximate number of vectors to come.
-    options
-        The kind of index, and how it is searched.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> backend = FaissBackend(dim=2, size=2, options=FaissOptions())
-    >>> backend.add(np.array([7, 8]), np.array([[1, 0], [0, 2]], np.float32))
-    >>> backend.search(np.array([[1, 1]], np.float32), k=1)[0].tolist()
-    [[8]]
-    """
+    """Vectors in a faiss index."""
 
     options_type: ClassVar[type] = FaissOptions
 
@@ -83,7 +65,6 @@ class FaissBackend:
         self.options = options
         self._faiss = library("faiss")
         self._factory = default_factory(size) if options.factory is None else options.factory
-        self._removed = np.empty(0, np.int64)  # those that the index cannot remove itself
         self._borrowed: NDArray[np.uint8] | None = None
         metric = self._faiss.METRIC_INNER_PRODUCT
         try:
@@ -99,7 +80,6 @@ class FaissBackend:
         header, body = read_blob(data)
         self = cls(header["dim"], 0, replace(options, factory=header["factory"]))
         self.options = options
-        self._removed = np.array(header["removed"], np.int64)
         # The index uses the bytes in place, so a mapped file is not read as a whole.
         self._borrowed = body
         faiss = self._faiss
@@ -107,19 +87,14 @@ class FaissBackend:
         return self
 
     def to_bytes(self) -> NDArray[np.uint8]:
-        header = {
-            "dim": self.dim,
-            "factory": self._factory,
-            "removed": self._removed.tolist(),
-        }
         faiss = self._faiss
         return write_blob(
-            header,
+            {"dim": self.dim, "factory": self._factory},
             lambda stream: faiss.write_index(self._index, faiss.PyCallbackIOWriter(stream.write)),
         )
 
     def __len__(self) -> int:
-        return int(self._index.ntotal) - len(self._removed)
+        return int(self._index.ntotal)
 
     @property
     def sample_size(self) -> int:
@@ -129,10 +104,7 @@ class FaissBackend:
         return max(_SAMPLE, _SAMPLE_PER_CENTROID * (lists.nlist if lists else 0))
 
     def outgrown(self, size: int) -> bool:
-        fits = self.options.factory is not None or default_factory(size) == self._factory
-        return not fits or len(self._removed) > len(self)
-
-    # --- changing -----------------------------------------------------------------------------
+        return self.options.factory is None and default_factory(size) != self._factory
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         vectors = check_vectors(vectors, self.dim)
@@ -151,43 +123,15 @@ class FaissBackend:
         self._own()
         self._index.add_with_ids(vectors, labels)
 
-    def remove(self, labels: NDArray[np.int64]) -> None:
-        self._own()
-        try:
-            self._index.remove_ids(labels)
-        except RuntimeError:  # graphs cannot
-            self._removed = np.union1d(self._removed, labels)
-
-    # --- searching ----------------------------------------------------------------------------
-
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         queries = check_vectors(queries, self.dim)
-        labels, products = no_results(len(queries), k)
-        total = int(self._index.ntotal)
-        wanted = min(k, len(self))
-        if not wanted or not len(queries):
-            return labels, products
-        # As many removed ones as there are on average, or twice as many as last time.
-        fetched = wanted * total // len(self)
-        while True:
-            # faiss stops at as many candidates even if it is asked for more results.
-            self._set("efSearch", max(self.options.ef_search, fetched))
-            found_products, found = self._index.search(queries, fetched)
-            removed = np.isin(found, self._removed)
-            kept = (found >= 0) & ~removed
-            short = removed.any(axis=1) & (kept.sum(axis=1) < wanted)
-            if fetched == total or not short.any():
-                break
-            fetched = min(2 * fetched, total)
-        order = np.argsort(~kept, axis=1, kind="stable")[:, :wanted]
-        kept = np.take_along_axis(kept, order, axis=1)
-        found = np.take_along_axis(found, order, axis=1)
-        found_products = np.take_along_axis(found_products, order, axis=1)
-        labels[:, :wanted] = np.where(kept, found, -1)
-        products[:, :wanted] = np.where(kept, found_products, -np.inf)
+        if not len(self) or not len(queries):
+            return no_results(len(queries), k)
+        # faiss stops at as many candidates even if it is asked for more results.
+        self._set("efSearch", max(self.options.ef_search, k))
+        products, labels = self._index.search(queries, k)
+        products[labels < 0] = -np.inf
         return labels, products
-
-    # --- the index ----------------------------------------------------------------------------
 
     def _keeps_labels(self, index: Any) -> bool:
         """Return whether an index keeps labels; others number their vectors."""

@@ -5,8 +5,6 @@ changes the vectors before Voyager sees them:
 
 - ``Float8`` holds the multiples of 1/127 up to 1 and truncates numbers in between. Vectors are scaled
   to fit, and half a step is added, so that Voyager rounds instead.
-- ``E4M3`` holds floating-point numbers with 3 bits, up to 448 but none between 0.007 and 0.016.
-  Vectors are scaled up, away from this gap.
 - The cosine space normalises vectors before it stores them. With thousands of dimensions nearly all
   entries are then below the resolution of one byte, so this space is not used.
 - The inner-product space lengthens every vector, along one more dimension, to the longest so far.
@@ -30,19 +28,19 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import Self
 
+from ...spectral.settings import check_choice
 from ..registry import check_positive
 from . import Results, check_vectors, library, no_results
 from .blob import ByteStream, read_blob, write_blob
 
-Storage = Literal["float32", "float8", "e4m3"]
+Storage = Literal["float32", "float8"]
 
 
 class _Number(NamedTuple):
     """Voyager's name of a storage type, and how vectors are scaled to fit it.
 
     The scale puts the first vectors below ``limit`` by a factor of ``headroom``: their largest entry
-    if the type has constant steps, otherwise their length. Constant steps need little headroom, to
-    use all steps; with relative precision, headroom costs nothing.
+    if the type has constant steps, which need little headroom, and otherwise their length.
     """
 
     name: str
@@ -53,7 +51,6 @@ class _Number(NamedTuple):
 _NUMBERS: dict[Storage, _Number] = {
     "float32": _Number("Float32", 1024, 16),  # a distance is 1 - x'y: no use if x'y is tiny
     "float8": _Number("Float8", 1, 1.25),
-    "e4m3": _Number("E4M3", 416, 16),  # one below the largest, which rounding must not exceed
 }
 _FLOAT8_STEP = 1 / 127
 _PADDING = 256  # random vectors of that many dimensions have inner products of about 1/16
@@ -69,9 +66,7 @@ class VoyagerOptions:
     Parameters
     ----------
     storage
-        ``"float8"``, ``"e4m3"`` or ``"float32"``. Of the two that take one byte per dimension,
-        ``"e4m3"`` suits vectors whose entries differ by orders of magnitude; it is several times
-        slower.
+        ``"float8"``, one byte per dimension, or ``"float32"``.
     M
         Number of neighbours of a vector in the graph, twice as many in its lowest layer. By
         default 16, or 32 for more than 100 000 vectors.
@@ -89,33 +84,14 @@ class VoyagerOptions:
     ef_search: int = 200
 
     def __post_init__(self) -> None:
-        if self.storage not in _NUMBERS:
-            raise ValueError(f"storage must be one of {', '.join(_NUMBERS)}, got {self.storage!r}")
+        check_choice("storage", self.storage, tuple(_NUMBERS))
         if self.M == 1:
             raise ValueError("M must be at least 2, got 1")
         check_positive(M=self.M, ef_construction=self.ef_construction, ef_search=self.ef_search)
 
 
 class VoyagerBackend:
-    """Vectors in a Voyager graph.
-
-    Parameters
-    ----------
-    dim
-        Dimension D of the vectors.
-    size
-        Approximate number of vectors to come.
-    options
-        How the graph is built and searched.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> backend = VoyagerBackend(dim=2, size=2, options=VoyagerOptions(storage="float32"))
-    >>> backend.add(np.array([7, 8]), np.array([[1, 0], [0, 2]], np.float32))
-    >>> backend.search(np.array([[1, 1]], np.float32), k=1)[0].tolist()
-    [[8]]
-    """
+    """Vectors in a Voyager graph."""
 
     options_type: ClassVar[type] = VoyagerOptions
     sample_size = 0
@@ -129,8 +105,6 @@ class VoyagerBackend:
         self._graph: Any = None  # made with the first vectors, which set the scale
         self._scale = 1.0
         self._longest = 0.0  # square of the largest length so far, scaled
-        # Voyager does not report removed vectors.
-        self._removed: set[int] = set()
 
     @classmethod
     def from_bytes(cls, data: NDArray[np.uint8], options: VoyagerOptions) -> Self:
@@ -138,7 +112,6 @@ class VoyagerBackend:
         self = cls(header["dim"], 0, options)
         self._M, self._storage = header["M"], header["storage"]
         self._scale, self._longest = header["scale"], header["longest"]
-        self._removed = set(header["removed"])
         # Voyager cannot read an empty graph. A stream without seek skips its checks of every
         # vector; the storage has checked the bytes already.
         if len(body):
@@ -152,21 +125,17 @@ class VoyagerBackend:
             "storage": self._storage,
             "scale": self._scale,
             "longest": self._longest,
-            "removed": sorted(self._removed),
         }
         return write_blob(header, self._graph.save if len(self) else lambda stream: None)
 
     def __len__(self) -> int:
-        return 0 if self._graph is None else self._graph.num_elements - len(self._removed)
+        return 0 if self._graph is None else int(self._graph.num_elements)
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         check_vectors(vectors, self.dim)
 
     def outgrown(self, size: int) -> bool:
-        # Removed vectors stay in the graph, and searches still visit them.
-        return len(self._removed) > len(self)
-
-    # --- changing -----------------------------------------------------------------------------
+        return False
 
     def add(self, labels: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
         vectors = check_vectors(vectors, self.dim)
@@ -180,20 +149,11 @@ class VoyagerBackend:
             self._remake(largest)
         self._insert(labels, vectors)
 
-    def remove(self, labels: NDArray[np.int64]) -> None:
-        for label in labels.tolist():
-            self._graph.mark_deleted(label)
-            self._removed.add(label)
-        if not len(self):
-            # A search cannot pass through a graph whose vectors are all removed.
-            self._graph, self._removed = None, set()
-
     def _start(self, largest: float) -> None:
         """Make an empty graph for vectors of about this size."""
         number = self._number
         self._scale = number.limit / (number.headroom * largest) if largest > 0 else 1.0
         self._longest = 0.0
-        self._removed = set()
         self._graph = self._voyager.Index(
             self._voyager.Space.InnerProduct,
             self.dim + _PADDING,
@@ -222,8 +182,6 @@ class VoyagerBackend:
                 labels[part].tolist(),
                 num_threads=torch.get_num_threads(),
             )
-
-    # --- searching ----------------------------------------------------------------------------
 
     def search(self, queries: NDArray[np.float32], k: int) -> Results:
         queries = check_vectors(queries, self.dim)
@@ -264,8 +222,6 @@ class VoyagerBackend:
             best_labels = np.take_along_axis(candidates, order, axis=1)
         return best_labels, best
 
-    # --- in and out of the graph --------------------------------------------------------------
-
     @property
     def _number(self) -> _Number:
         return _NUMBERS[self._storage]
@@ -288,7 +244,6 @@ class VoyagerBackend:
         """Yield the labels and vectors of the graph in batches."""
         graph, scale = self._graph, np.float32(self._scale)
         labels = np.fromiter(graph.ids, np.int64)
-        labels = np.setdiff1d(labels, np.fromiter(self._removed, np.int64))
         for part in self._parts(len(labels)):
             vectors = graph.get_vectors(labels[part].tolist())[:, : self.dim]
             yield labels[part], vectors / scale

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
@@ -31,6 +31,8 @@ _REGISTRY = Registry(
     },
 )
 T = TypeVar("T", bound=Any)
+Ids: TypeAlias = Sequence[DocumentId]
+Vectors: TypeAlias = NDArray[np.float32]
 NAMES = tuple(_REGISTRY.entries)
 check = _REGISTRY.check
 library = _REGISTRY.library
@@ -70,18 +72,9 @@ class DatabaseOptions:
 
 
 class VectorDatabase(Protocol):
-    """One collection of documents in a database.
+    """One collection of documents in a database, with the options ``options_type``.
 
-    Parameters
-    ----------
-    uri
-        Address of the database, or the file or folder of an embedded one.
-    token
-        Credentials.
-    collection
-        Name of the collection.
-    options
-        An instance of ``options_type``.
+    The uri is the address of the database, or the file or folder of an embedded one.
     """
 
     options_type: ClassVar[type[DatabaseOptions]]
@@ -97,14 +90,9 @@ class VectorDatabase(Protocol):
         """Return whether the database has the collection."""
 
     def open(self, dim: int, keeps_rows: bool) -> None:
-        """Open the collection; create it if it does not exist.
+        """Open the collection of vectors of dimension ``dim``; create it if it does not exist.
 
-        Parameters
-        ----------
-        dim
-            Dimension D of the vectors.
-        keeps_rows
-            Whether documents have bytes beside their vectors.
+        ``keeps_rows``: documents have bytes beside their vectors.
         """
 
     def drop(self) -> None:
@@ -113,42 +101,28 @@ class VectorDatabase(Protocol):
     def close(self) -> None:
         """Close the connection."""
 
-    def upsert(
-        self,
-        ids: Sequence[DocumentId],
-        vectors: NDArray[np.float32],
-        rows: Sequence[bytes] | None,
-    ) -> None:
+    def upsert(self, ids: Ids, vectors: Vectors, rows: Sequence[bytes] | None) -> None:
         """Add documents, or replace those with the same ids; a repeated call changes nothing.
 
-        Parameters
-        ----------
-        ids
-            Distinct ids.
-        vectors
-            Shape: (n, D).
-        rows
-            The bytes of each document, if the collection keeps any.
+        Ids are distinct; rows are the bytes of each document, if the collection keeps any.
         """
 
-    def remove(self, ids: Sequence[DocumentId]) -> None:
+    def remove(self, ids: Ids) -> None:
         """Remove documents; unknown ids are ignored."""
 
-    def search(
-        self, queries: NDArray[np.float32], k: int, subset: Sequence[DocumentId] | None
-    ) -> list[Found]:
+    def search(self, queries: Vectors, k: int, subset: Ids | None) -> list[Found]:
         """Find the documents with the largest inner products for each of the queries (m, D)."""
 
-    def rows(self, ids: Sequence[DocumentId]) -> dict[DocumentId, bytes]:
+    def rows(self, ids: Ids) -> dict[DocumentId, bytes]:
         """Return the bytes of documents, without unknown ids."""
 
-    def missing(self, ids: Sequence[DocumentId]) -> list[DocumentId]:
+    def missing(self, ids: Ids) -> list[DocumentId]:
         """Return the ids that the collection does not hold, in their order."""
 
-    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
+    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
         """Yield all ids and vectors (n, D) in batches."""
 
-    def vectors(self, ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
+    def vectors(self, ids: Ids) -> dict[DocumentId, Vectors]:
         """Return the vectors (D,) of documents, without unknown ids."""
 
     def count(self) -> int:
@@ -171,22 +145,11 @@ def connect(
     default: str,
     options: Mapping[str, Any] | None = None,
 ) -> VectorDatabase:
-    """Connect to a database.
+    """Connect to the database ``name`` of the index at the path ``default``.
 
-    Parameters
-    ----------
-    name
-        One of ``NAMES``.
-    uri
-        ``https://host:port``, or the file or folder of an embedded database. By default an
-        embedded database next to the index.
-    token
-        Credentials. By default from the environment: ``MILVUS_TOKEN`` (``user:password`` or an
-        API key) or ``QDRANT_API_KEY``. They are never sent to an embedded database.
-    default
-        The path of the index, which names the collection and an embedded database.
-    options
-        The fields of the database's ``options_type``, by name.
+    By default the database is embedded and lies next to the index, and the token comes from the
+    environment: ``MILVUS_TOKEN`` (``user:password`` or an API key) or ``QDRANT_API_KEY``. A token
+    is never sent to an embedded database.
     """
     kind: type[VectorDatabase] = _REGISTRY.type_of(name)
     chosen = _REGISTRY.options(name, options)

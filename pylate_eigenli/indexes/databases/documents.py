@@ -44,30 +44,7 @@ class DatabaseDocuments:
     - The background (:mod:`pylate_eigenli.spectral.background`) is the mean of all documents that
       were ever sent, including documents that have been removed or replaced.
 
-    Parameters
-    ----------
-    collection
-        The folder.
-    uri, token
-        Address and credentials, see :func:`pylate_eigenli.indexes.databases.connect`. By default
-        the uri that was given first.
-    override
-        Whether to empty the database.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import pytest
-    >>> import torch
-    >>> _ = pytest.importorskip("qdrant_client")
-    >>> from pylate_eigenli import EigenLISVIndex
-    >>> index = EigenLISVIndex(
-    ...     tempfile.mkdtemp(), k=2, backend="qdrant", uri=":memory:", show_progress=False
-    ... )
-    >>> documents = torch.eye(8).reshape(2, 4, 8)
-    >>> index = index.add_documents(["first", "second"], documents)
-    >>> index(documents[1], k=1)[0][0]["id"]
-    'second'
+    The uri is by default the one that was given first; ``override`` empties the database.
     """
 
     in_database = True
@@ -169,17 +146,8 @@ class DatabaseDocuments:
         return documents
 
     def prepare(self, dim: int, codec: VectorCodec) -> bool:
-        """Fix settings and encoder before the first documents are sent.
+        """Fix the settings and the encoder, fitted to the first documents, before any are sent.
 
-        Parameters
-        ----------
-        dim
-            Dimension of the tokens.
-        codec
-            Makes columns of documents; fitted to the first documents.
-
-        Returns
-        -------
         False if another process has done so in the meantime: its settings apply.
         """
         with self._collection.store.transaction() as transaction:
@@ -199,14 +167,9 @@ class DatabaseDocuments:
             return True
 
     def upload(self, batches: Iterable[DocumentColumns], progress: Progress) -> None:
-        """Send documents, and check that all arrive.
+        """Send encoded documents, and check that all arrive.
 
-        Parameters
-        ----------
-        batches
-            Encoded documents. Call :meth:`prepare` before the first one is read.
-        progress
-            Counts the documents that the database has confirmed.
+        Call :meth:`prepare` before the first batch is read.
         """
         sent: dict[DocumentId, None] = {}
         matrices: NDArray[np.float64] | float = 0.0

@@ -9,25 +9,7 @@ MAX_DIMENSIONS = {"milvus": 32_768, "qdrant": 65_535}
 
 
 def check_dimension(backend: str, dim: int) -> None:
-    """Raise an error with a remedy if vectors are too long for a database.
-
-    Parameters
-    ----------
-    backend
-        One of ``MAX_DIMENSIONS``.
-    dim
-        Dimension of the vectors.
-
-    Examples
-    --------
-    >>> check_dimension("milvus", 8256)
-    >>> check_dimension("milvus", 51360)
-    Traceback (most recent call last):
-    ...
-    ValueError: milvus takes vectors of at most 32,768 dimensions, not 51,360: shorten them \
-with projection=SVProjection.fit(vectors, dim=32768), or the tokens with \
-token_projection=TokenProjection.fit(tokens, dim=255)
-    """
+    """Raise an error with a remedy if vectors are too long for a database."""
     limit = MAX_DIMENSIONS[backend]
     if dim > limit:
         # The largest d with d (d + 1) / 2 <= limit.

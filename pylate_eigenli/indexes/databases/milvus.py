@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...spectral.settings import check_choice
 from ...storage import DocumentId
 from ..registry import check_positive
 from ..results import Found
-from . import DatabaseOptions, bytes_on_disk, chunks, is_remote, key_of, library
+from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of, library
 
 Consistency = Literal["Strong", "Bounded", "Session", "Eventually"]
 
@@ -166,12 +165,7 @@ class MilvusDatabase:
 
     # --- documents ----------------------------------------------------------------------------
 
-    def upsert(
-        self,
-        ids: Sequence[DocumentId],
-        vectors: NDArray[np.float32],
-        rows: Sequence[bytes] | None,
-    ) -> None:
+    def upsert(self, ids: Ids, vectors: Vectors, rows: Sequence[bytes] | None) -> None:
         entities = [
             {"key": key_of(i), "document": _document(i), "vector": vector}
             for i, vector in zip(ids, vectors, strict=True)
@@ -181,15 +175,13 @@ class MilvusDatabase:
                 entity |= _texts(entity["document"], row)
         self._client.upsert(self._collection, entities, timeout=self.options.timeout)
 
-    def remove(self, ids: Sequence[DocumentId]) -> None:
+    def remove(self, ids: Ids) -> None:
         for part in chunks(ids, _KEYS_AT_ONCE):
             self._client.delete(
                 self._collection, ids=[key_of(i) for i in part], timeout=self.options.timeout
             )
 
-    def search(
-        self, queries: NDArray[np.float32], k: int, subset: Sequence[DocumentId] | None
-    ) -> list[Found]:
+    def search(self, queries: Vectors, k: int, subset: Ids | None) -> list[Found]:
         if k > _MOST_RESULTS:
             raise ValueError(f"Milvus returns at most {_MOST_RESULTS:,} documents, not {k:,}")
         found = []
@@ -210,9 +202,7 @@ class MilvusDatabase:
                 found.append(Found([json.loads(h["entity"]["document"]) for h in hits], products))
         return found
 
-    def _query(
-        self, ids: Sequence[DocumentId], fields: list[str], size: int, consistency: str
-    ) -> Iterator[Any]:
+    def _query(self, ids: Ids, fields: list[str], size: int, consistency: str) -> Iterator[Any]:
         for part in chunks(ids, size):
             yield from self._client.query(
                 self._collection,
@@ -222,23 +212,23 @@ class MilvusDatabase:
                 timeout=self.options.timeout,
             )
 
-    def rows(self, ids: Sequence[DocumentId]) -> dict[DocumentId, bytes]:
+    def rows(self, ids: Ids) -> dict[DocumentId, bytes]:
         entities = self._query(ids, _ROW_FIELDS, _ROWS_AT_ONCE, self.options.consistency)
         return {
             json.loads(entity["document"]): b64decode("".join(entity[f] for f in _ROW_FIELDS))
             for entity in entities
         }
 
-    def missing(self, ids: Sequence[DocumentId]) -> list[DocumentId]:
+    def missing(self, ids: Ids) -> list[DocumentId]:
         entities = self._query(ids, [], _KEYS_AT_ONCE, "Strong")
         held = {json.loads(entity["document"]) for entity in entities}
         return [document_id for document_id in ids if document_id not in held]
 
-    def vectors(self, ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
+    def vectors(self, ids: Ids) -> dict[DocumentId, Vectors]:
         entities = self._query(ids, ["vector"], _ROWS_AT_ONCE, self.options.consistency)
         return {json.loads(e["document"]): np.array(e["vector"], np.float32) for e in entities}
 
-    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
+    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
         entities = self._client.query_iterator(
             self._collection,
             batch_size=min(batch_size, _MOST_RESULTS),
@@ -280,7 +270,7 @@ def _document(document_id: DocumentId) -> str:
     return text
 
 
-def _filter(ids: Sequence[DocumentId]) -> str:
+def _filter(ids: Ids) -> str:
     return f"key in {json.dumps([key_of(i) for i in ids])}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...spectral.settings import check_choice
 from ...vectors.encoder import VectorEncoder
 from ...vectors.projection import SVProjection
 from .. import columns, databases
@@ -71,8 +72,7 @@ def move(
     >>> len(served), served(torch.eye(8)[4:], k=1)[0][0]["id"]
     (2, 'second')
     """
-    if backend not in databases.NAMES:
-        raise ValueError(f"backend must be one of {', '.join(databases.NAMES)}, got {backend!r}")
+    check_choice("backend", backend, databases.NAMES)
     if not len(index):
         raise ValueError(f"the index {index.index_name!r} holds no documents")
     encoder = index._collection.codec(index._snapshot).encoder

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ...storage import DocumentId
 from ..registry import check_positive
 from ..results import Found
-from . import DatabaseOptions, bytes_on_disk, chunks, is_remote, key_of, library
+from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of, library
 
 _KEYS_AT_ONCE, _ROWS_AT_ONCE = 1000, 100
 _QUERY_BYTES = 16 << 20
@@ -130,12 +129,7 @@ class QdrantDatabase:
 
     # --- documents ----------------------------------------------------------------------------
 
-    def upsert(
-        self,
-        ids: Sequence[DocumentId],
-        vectors: NDArray[np.float32],
-        rows: Sequence[bytes] | None,
-    ) -> None:
+    def upsert(self, ids: Ids, vectors: Vectors, rows: Sequence[bytes] | None) -> None:
         for document_id in ids:
             if isinstance(document_id, int) and not -(2**63) <= document_id < 2**63:
                 raise ValueError(f"Qdrant takes integers of 64 bits, not the id {document_id}")
@@ -148,14 +142,12 @@ class QdrantDatabase:
         )
         self._client.upsert(self._collection, points, wait=True)
 
-    def remove(self, ids: Sequence[DocumentId]) -> None:
+    def remove(self, ids: Ids) -> None:
         for part in chunks(ids, _KEYS_AT_ONCE):
             points = self._models.PointIdsList(points=[key_of(i) for i in part])
             self._client.delete(self._collection, points, wait=True)
 
-    def search(
-        self, queries: NDArray[np.float32], k: int, subset: Sequence[DocumentId] | None
-    ) -> list[Found]:
+    def search(self, queries: Vectors, k: int, subset: Ids | None) -> list[Found]:
         models = self._models
         chosen = None
         if subset is not None:
@@ -193,7 +185,7 @@ class QdrantDatabase:
         return models.SearchParams(quantization=quantization, **options.search)
 
     def _retrieve(
-        self, ids: Sequence[DocumentId], fields: list[str], size: int, with_vectors: bool = False
+        self, ids: Ids, fields: list[str], size: int, with_vectors: bool = False
     ) -> Iterator[Any]:
         for part in chunks(ids, size):
             keys = [key_of(document_id) for document_id in part]
@@ -204,21 +196,21 @@ class QdrantDatabase:
                 with_vectors=with_vectors,
             )
 
-    def rows(self, ids: Sequence[DocumentId]) -> dict[DocumentId, bytes]:
+    def rows(self, ids: Ids) -> dict[DocumentId, bytes]:
         return {
             point.payload["document"]: b64decode(point.payload["rows"])
             for point in self._retrieve(ids, ["rows"], _ROWS_AT_ONCE)
         }
 
-    def missing(self, ids: Sequence[DocumentId]) -> list[DocumentId]:
+    def missing(self, ids: Ids) -> list[DocumentId]:
         held = {point.payload["document"] for point in self._retrieve(ids, [], _KEYS_AT_ONCE)}
         return [document_id for document_id in ids if document_id not in held]
 
-    def vectors(self, ids: Sequence[DocumentId]) -> dict[DocumentId, NDArray[np.float32]]:
+    def vectors(self, ids: Ids) -> dict[DocumentId, Vectors]:
         points = self._retrieve(ids, [], _ROWS_AT_ONCE, with_vectors=True)
         return {p.payload["document"]: np.array(p.vector, np.float32) for p in points}
 
-    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
+    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
         offset = None
         while True:
             points, offset = self._client.scroll(

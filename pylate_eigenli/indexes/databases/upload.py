@@ -15,7 +15,9 @@ from tqdm.auto import tqdm
 from typing_extensions import Self
 
 from ...errors import UploadError
+from ...scores.maxsim import row_ranges
 from ...storage import DocumentId
+from ...tokens import offsets_of
 from . import VectorDatabase
 
 # Qdrant refuses messages of more than 32 MB, Milvus of more than 64 MB.
@@ -34,14 +36,7 @@ class Batch(NamedTuple):
 
 
 def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
-    """Divide documents into batches of at most ``BATCH_BYTES``, but of at least one document.
-
-    Examples
-    --------
-    >>> documents = Batch(list(range(300)), np.zeros((300, 100_000), np.float32), None)
-    >>> [len(batch.ids) for batch in batches(documents, bytes_per_number=4)][:2]
-    [41, 41]
-    """
+    """Divide documents into batches of at most ``BATCH_BYTES``, but of at least one document."""
     ids, vectors, rows = documents
     costs = np.full(len(ids), _OVERHEAD + bytes_per_number * vectors.shape[1])
     if rows is not None:
@@ -52,25 +47,15 @@ def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
             f"document {ids[largest]!r} takes {costs[largest] >> 20} MB, but one message to "
             f"a database holds at most {MESSAGE_BYTES >> 20} MB"
         )
-    begin = 0
-    while begin < len(ids):
-        fitting = int(np.searchsorted(np.cumsum(costs[begin:]), BATCH_BYTES, side="right"))
-        end = begin + max(fitting, 1)
+    for begin, end in row_ranges(offsets_of(costs), BATCH_BYTES):
         yield Batch(ids[begin:end], vectors[begin:end], None if rows is None else rows[begin:end])
-        begin = end
 
 
 class Uploader:
     """Sends documents to a database; leaving the ``with`` block waits until all have arrived.
 
-    At most one batch per worker is in flight, so memory does not grow with the upload.
-
-    Parameters
-    ----------
-    database
-        The database.
-    progress
-        Counts the documents that the database has confirmed.
+    At most one batch per worker is in flight, so memory does not grow with the upload. Progress
+    counts the documents that the database has confirmed.
     """
 
     def __init__(self, database: VectorDatabase, progress: tqdm[NoReturn]) -> None:

@@ -116,27 +116,13 @@ def orient(w: Any, rank: int) -> None:
 def solve(
     tokens: Any, offsets: Any, k: int, tolerances: Any, bases: Any, values: Any, ranks: Any
 ) -> None:
-    """Find the leading eigenpairs of the second moments of a batch of documents.
+    """Write the leading eigenpairs of the second moments of a batch of documents.
 
-    Parameters
-    ----------
-    tokens
-        Token vectors of all documents, concatenated. Shape: (tokens, d), float32.
-    offsets
-        Document i owns the rows ``offsets[i]:offsets[i + 1]``, at least one.
-        Shape: (documents + 1,).
-    k
-        Maximal number of directions, at most d.
-    tolerances
-        An eigenvalue below this share of the document's largest counts as zero.
-        Shape: (documents,), float64.
-    bases
-        Receives the eigenvectors; rows beyond the rank stay unchanged. Shape: (documents, k, d).
-    values
-        Receives the eigenvalues, descending. Shape: (documents, k), float64.
-    ranks
-        Receives the number of directions, or -1 if the solver failed and LAPACK has to solve the
-        document. Shape: (documents,).
+    Document i owns the rows ``offsets[i]:offsets[i + 1]`` of tokens (n, d), at least one; k is at
+    most d. An eigenvalue below ``tolerances[i]`` times the largest counts as zero. Eigenvectors go
+    to bases (documents, k, d), where rows beyond the rank stay unchanged, eigenvalues to values
+    (documents, k), descending, and the numbers of directions to ranks (documents,): -1 if the
+    solver failed and LAPACK has to solve the document.
     """
     d = tokens.shape[1]
     size, wide = padded(d, BLOCK), padded(k, LANES)

@@ -65,19 +65,10 @@ def _update_and_multiply(a: Any, begin: int, v: Any, w: Any, z: Any, out: Any) -
 
 @precise
 def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) -> None:
-    """Reduce a symmetric matrix to tridiagonal form.
+    """Reduce a symmetric matrix of size n, padded to whole lanes, to tridiagonal form.
 
-    Parameters
-    ----------
-    a
-        The matrix, which is overwritten. Shape: (n in whole lanes, n in whole lanes).
-    n
-        Size of the matrix without padding.
-    diagonal, off
-        Receive the tridiagonal matrix. Shapes: (n,) and at least (n - 1,), float64.
-    v, tau
-        Receive the reflections: I - tau[j] v[j] v[j]', where v[j] is zero up to j and 1 at j + 1.
-        Shapes: at least (n - 1, n in whole lanes) and (n - 1,).
+    The matrix a is overwritten. The tridiagonal matrix goes to diagonal (n,) and off (n - 1,),
+    float64. The reflections are I - tau[j] v[j] v[j]', where v[j] is zero up to j and 1 at j + 1.
     """
     size = a.shape[0]
     w = np.zeros(size, np.float32)
@@ -125,15 +116,7 @@ def tridiagonalise(a: Any, n: int, diagonal: Any, off: Any, v: Any, tau: Any) ->
 
 @precise
 def reflect_back(v: Any, tau: Any, n: int, z: Any) -> None:
-    """Transform eigenvectors of the tridiagonal matrix to eigenvectors of the original matrix.
-
-    Parameters
-    ----------
-    v, tau, n
-        Results and size of :func:`tridiagonalise`.
-    z
-        The eigenvectors as rows, overwritten. Shape: (multiple of 4, n in whole lanes).
-    """
+    """Turn rows z (multiple of 4, size), eigenvectors of the tridiagonal matrix, back in place."""
     size = z.shape[1]
     none = splat(np.float32(0))
     along, across = np.empty(4, np.float32), np.empty(4, np.float32)

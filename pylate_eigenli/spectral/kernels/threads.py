@@ -8,14 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 
-def for_ranges(task: Callable[[int, int], None], n: int, step: int) -> None:
-    """Call ``task(begin, end)`` for consecutive ranges of at most ``step`` items that cover 0:n."""
-    starts = range(0, n, step)
-    workers = min(torch.get_num_threads(), len(starts))
+def for_ranges(task: Callable[[slice], None], n: int, step: int) -> None:
+    """Call ``task`` for consecutive slices of at most ``step`` items that cover 0:n."""
+    parts = [slice(begin, min(begin + step, n)) for begin in range(0, n, step)]
+    workers = min(torch.get_num_threads(), len(parts))
     if workers <= 1:
-        for begin in starts:
-            task(begin, min(begin + step, n))
+        for part in parts:
+            task(part)
         return
     with ThreadPoolExecutor(workers) as pool:
-        # Reading the results re-raises the exception of a task.
-        list(pool.map(lambda begin: task(begin, min(begin + step, n)), starts))
+        list(pool.map(task, parts))  # reading the results re-raises the exception of a task

@@ -29,14 +29,7 @@ _AT_ONCE = 4 * 8  # bisections in parallel, so that their divisions overlap
 def largest_eigenvalues(diagonal: Any, off: Any, k: int, out: Any) -> float:
     """Bisect for the k largest eigenvalues, descending; return the final interval's width.
 
-    Parameters
-    ----------
-    diagonal, off
-        The matrix. Shapes: (n,) and at least (n - 1,), float64.
-    k
-        Number of eigenvalues, at most n.
-    out
-        Receives the eigenvalues. Shape: (k,), float64.
+    The matrix is diagonal (n,) and off (at least n - 1,), float64, here and below.
     """
     n = diagonal.shape[0]
     low, high = diagonal[0], diagonal[0]
@@ -87,18 +80,10 @@ def largest_eigenvalues(diagonal: Any, off: Any, k: int, out: Any) -> float:
 
 @reordered
 def eigenvectors(diagonal: Any, off: Any, values: Any, settled: Any, z: Any) -> None:
-    """Refine eigenvalues and compute their unit eigenvectors.
+    """Refine eigenvalues (k,), descending, and compute their unit eigenvectors.
 
-    Parameters
-    ----------
-    diagonal, off
-        The matrix. Shapes: (n,) and at least (n - 1,), float64.
-    values
-        Approximate eigenvalues, descending; receives refined ones. Shape: (k,), float64.
-    settled
-        Receives whether the eigenvalue has converged. Shape: (k,), bool.
-    z
-        Receives the eigenvectors as columns. Shape: (n, k in whole lanes), float64.
+    ``settled`` (k,) receives whether an eigenvalue has converged; z (n, k in whole lanes), float64,
+    receives the eigenvectors as columns.
     """
     n, k = diagonal.shape[0], values.shape[0]
     # Pivots and multipliers of the factorisations LDL' (from the start) and UDU' (from the end).

@@ -162,16 +162,6 @@ class TestScanned:
             # Plus offsets and the headers of three files.
             assert 2 * 32 * expected < size < 2 * 32 * expected + 4000
 
-    def test_results_do_not_depend_on_what_fits_into_memory(self, items, queries, tmp_path):
-        method = built("full", items, tmp_path)
-        expected = method.search(queries, k=5)
-        method._stored.clear()
-        method._stored._free = 10_000
-        for _ in range(2):
-            for hits, before in zip(method.search(queries, k=5), expected, strict=True):
-                np.testing.assert_array_equal(hits.scores, before.scores)
-        assert len(method._stored._loaded) < 3
-
 
 @pytest.mark.parametrize("name", INDEXES)
 def test_an_index_is_measured_itself(name, items, queries, tmp_path):

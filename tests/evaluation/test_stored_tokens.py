@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pylate_eigenli.evaluation.methods import scanned
-from pylate_eigenli.evaluation.methods.scanned import StoredTokens
+from pylate_eigenli.evaluation import embeddings
+from pylate_eigenli.evaluation.embeddings import StoredTokens
 from pylate_eigenli.tokens import collect
 
 
@@ -20,7 +20,7 @@ def test_batches_come_back_as_they_were(tmp_path):
     batches = [batch(3, 1), batch(1, 2), batch(5, 3)]
     for each in batches:
         stored.append(each)
-    for opened in (stored, StoredTokens(tmp_path, memory_limit=0)):
+    for opened in (stored, StoredTokens(tmp_path)):
         assert len(opened) == 9
         assert [begin for begin, _ in opened] == [0, 3, 4]
         for (_, found), expected in zip(opened, batches, strict=True):
@@ -37,7 +37,7 @@ def test_a_killed_writer_leaves_what_was_there(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(scanned, "replace_file", killed)
+        patch.setattr(embeddings, "replace_file", killed)
         with pytest.raises(KeyboardInterrupt):
             stored.append(batch(2))
     reopened = StoredTokens(tmp_path)
