@@ -40,14 +40,13 @@ from pylate_eigenli.models.text_encoder import load_model
 
 METHODS = [
     "full",
-    "eigenli",
-    "eigenli:preset=plus",
-    "eigenli-sv-32:preset=plus",
-    "eigenli-sv-32:preset=plus,dtype=binary",
-    "ward",
-    "kmeans",
-    "muvera",
-    "muvera-centered",
+    "eigenli-32",
+    "ward-32",
+    "eigenli-32:preset=auto",
+    "eigenli-sv-32:preset=auto",
+    "eigenli-sv-32:preset=auto,fit_queries=true",
+    "eigenli-sv-32:preset=auto,dtype=int2",
+    "eigenli-sv-32:preset=auto,dtype=binary",
 ]
 PAPER_METHODS = [
     "full",

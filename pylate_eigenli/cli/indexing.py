@@ -64,7 +64,7 @@ def index(
     directions: Directions = None,
     preset: Annotated[
         str | None,
-        typer.Option(help="paper (the default), or plus: soft subspaces with spectral idf."),
+        typer.Option(help="auto (the default), plus or paper: how documents become subspaces."),
     ] = None,
     dtype: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""Choose k, filter, idf and background on your own queries.
+"""Choose k, standardisation, filter, idf and background on your own queries.
 
 With relevance judgements the measure is nDCG@10. Without them it is agreement with MaxSim over all
 tokens: nDCG@10 where MaxSim's ten best documents are the relevant ones. The reported score of the
@@ -93,7 +93,8 @@ class Tuning:
     def options(self) -> dict[str, Any]:
         """The arguments for ``EigenLIIndex`` or ``EigenLISVIndex``."""
         chosen = self.best.settings
-        return {name: getattr(chosen, name) for name in ("k", "filter", "idf", "background")}
+        names = ("k", "standardise", "filter", "idf", "background")
+        return {name: getattr(chosen, name) for name in names}
 
 
 def tune(
@@ -103,13 +104,14 @@ def tune(
     qrels: Sequence[Mapping[Any, int]] | None = None,
     *,
     ks: Iterable[int] | None = None,
-    filters: Iterable[str] = ("hard", "soft", "ridge"),
-    idfs: Iterable[float] = (0.0, 0.2, 0.4),
-    backgrounds: Iterable[float] = (0.0, 0.25, 0.5, 0.75),
+    standardise: Iterable[bool] = (True, False),
+    filters: Iterable[str] = ("ridge", "hard"),
+    idfs: Iterable[float] = (0.0,),
+    backgrounds: Iterable[float] = (0.0, 0.5, 0.75),
     seed: int = 0,
     show_progress: bool = True,
 ) -> Tuning:
-    """Choose k, filter, idf and background.
+    """Choose k, standardisation, filter, idf and background.
 
     Every combination is indexed and searched, so pass a sample of a large collection: a few thousand
     documents, the relevant ones among them, and a few hundred queries.
@@ -125,9 +127,8 @@ def tune(
     qrels
         For each query the gains of its relevant documents by id. Without them the ten documents
         that MaxSim finds best are relevant.
-    ks, filters, idfs, backgrounds
-        Values to try. By default k is 16, 32 or 64, up to the dimension of the tokens, and the
-        filters are ``hard``, ``soft`` and ``ridge``.
+    ks, standardise, filters, idfs, backgrounds
+        Values to try. By default k is 16, 32 or 64, up to the dimension of the tokens.
     seed
         Seeds the division of the queries.
     show_progress
@@ -140,7 +141,7 @@ def tune(
     >>> documents = unit(torch.randn(30, 12, 8), dim=-1)
     >>> tuning = tune(range(30), documents, documents[:10, :3], ks=[2, 4], show_progress=False)
     >>> sorted(tuning.options)
-    ['background', 'filter', 'idf', 'k']
+    ['background', 'filter', 'idf', 'k', 'standardise']
     """
     documents = collect(documents_embeddings, device="cpu")
     queries = collect(queries_embeddings, dim=documents.dim, device="cpu", names="query")
@@ -154,9 +155,10 @@ def tune(
     elif len(qrels) != len(queries):
         raise ValueError(f"{len(qrels)} qrels for {len(queries)} queries")
     tried = [k for k in _KS if k <= documents.dim] or [documents.dim] if ks is None else list(ks)
-    filters, options = list(filters), list(product(idfs, backgrounds))
-    if not (tried and filters and options):
-        raise ValueError("there is nothing to try: ks, filters, idfs or backgrounds are empty")
+    shapes = list(product(tried, standardise, filters))
+    options = list(product(idfs, backgrounds))
+    if not (shapes and options):
+        raise ValueError("there is nothing to try: one of the lists of values is empty")
     for k in tried:
         check_k(k, documents.dim)
 
@@ -164,7 +166,13 @@ def tune(
         """Index the documents once and search with every idf and background."""
         with (
             TemporaryDirectory() as folder,
-            EigenLIIndex(folder, k=shape.k, filter=shape.filter, show_progress=False) as index,
+            EigenLIIndex(
+                folder,
+                k=shape.k,
+                standardise=shape.standardise,
+                filter=shape.filter,
+                show_progress=False,
+            ) as index,
         ):
             index.add_documents(range(len(documents)), list(documents))
             ranks = index.stats().ranks
@@ -186,10 +194,11 @@ def tune(
 
     trials: list[Trial] = []
     with tqdm(
-        total=len(tried) * len(filters) * len(options), desc="Tuning", disable=not show_progress
+        total=len(shapes) * len(options), desc="Tuning", disable=not show_progress
     ) as progress:
-        for k, filter in product(tried, filters):
-            trials += trials_of(SpectralSettings(k=k, filter=filter), options)
+        for k, standardised, filter in shapes:
+            shape = SpectralSettings(k=k, standardise=standardised, filter=filter)
+            trials += trials_of(shape, options)
         best = _choose(trials, np.arange(len(queries)))
         paper = SpectralSettings(k=best.settings.k)
         known = [trial for trial in trials if trial.settings == paper]

@@ -155,7 +155,7 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
         energy=energy,
         shorter=shorter,
         k=k,
-        preset="plus",
+        preset="auto",
         reason=reason,
     )
 

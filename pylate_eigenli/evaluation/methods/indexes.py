@@ -20,12 +20,19 @@ _QUERIES_AT_ONCE = 256  # results are objects of Python before they are arrays
 class IndexMethod(Method):
     """An index whose documents have the numbers of their rows as ids.
 
-    A search finds at most ``limit`` documents, by default as many as are asked for.
+    A search finds at most ``limit`` documents, by default as many as are asked for. The index learns
+    from the queries only if ``asked``.
     """
 
-    def __init__(self, index: EigenLIIndex | EigenLISVIndex, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        index: EigenLIIndex | EigenLISVIndex,
+        limit: int | None = None,
+        asked: bool = False,
+    ) -> None:
         self.index = index
         self._limit = limit
+        self._asked = asked
 
     def __len__(self) -> int:
         return len(self.index)
@@ -39,7 +46,7 @@ class IndexMethod(Method):
             self.index.build()
 
     def fit_queries(self, queries: TokenBatch) -> None:
-        if self.index.settings.standardise and not self.index.knows_queries:
+        if self._asked and self.index.settings.standardise and not self.index.knows_queries:
             self.index.fit_queries(list(queries))
 
     def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
@@ -64,8 +71,8 @@ class ProductQuantized(IndexMethod):
     """The vectors of an ``EigenLISVIndex`` in FAISS' IndexPQ, as the paper quantizes them."""
 
     def __init__(self, folder: Path, *, bits: int = 1, **options: Any) -> None:
-        index = EigenLISVIndex(str(folder), dtype="float32", show_progress=False, **options)
-        super().__init__(index)
+        options = _as_named(options) | {"dtype": "float32", "show_progress": False}
+        super().__init__(EigenLISVIndex(str(folder), **options))
         self._bits = bits
         self._quantized: FaissBackend | None = None
         self._nbytes = 0
@@ -99,12 +106,23 @@ class ProductQuantized(IndexMethod):
         return self._nbytes
 
 
-def _eigenli(folder: Path, **options: Any) -> IndexMethod:
-    return IndexMethod(EigenLIIndex(str(folder), show_progress=False, **options))
+def _as_named(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with the paper's preset unless another one is named: names are the paper's."""
+    return {"preset": "paper", **options}
+
+
+def _eigenli(folder: Path, *, fit_queries: bool = False, **options: Any) -> IndexMethod:
+    index = EigenLIIndex(str(folder), show_progress=False, **_as_named(options))
+    return IndexMethod(index, asked=fit_queries)
 
 
 def _single_vector(
-    folder: Path, *, rerank: Any = "none", n_candidates: int = 100, **options: Any
+    folder: Path,
+    *,
+    rerank: Any = "none",
+    n_candidates: int = 100,
+    fit_queries: bool = False,
+    **options: Any,
 ) -> IndexMethod:
     if rerank == "maxsim":
         options.setdefault("keep_tokens", "int8")
@@ -117,11 +135,11 @@ def _single_vector(
         rerank=rerank,
         n_candidates=n_candidates,
         backend_options=of_backend or None,
-        **options,
+        **_as_named(options),
     )
     # Asked for more, the index would also look at more candidates than it does in practice.
     limited = rerank != "none" or index.settings.backend != "exact"
-    return IndexMethod(index, n_candidates if limited else None)
+    return IndexMethod(index, n_candidates if limited else None, asked=fit_queries)
 
 
 def _switch(text: str) -> bool:
@@ -140,7 +158,7 @@ _BACKEND_OPTIONS: _Options = {
     **dict.fromkeys(("factory", "index_type", "quantization"), str),
     **dict.fromkeys(("ef_search", "nprobe"), int),
 }
-_OPTIONS: _Options = {"dtype": str, **_SPECTRAL_OPTIONS}
+_OPTIONS: _Options = {"dtype": str, "fit_queries": _switch, **_SPECTRAL_OPTIONS}
 _SV_OPTIONS: _Options = {
     **_OPTIONS,
     **_BACKEND_OPTIONS,
