@@ -25,6 +25,7 @@ from .columns import DocumentColumns, Rows
 from .settings import Settings, SVSettings
 
 _AGREEMENT = "codes.agreement"
+_WIDEST = 1 << 16  # dimensions of a vector; tokens of 361 have that many
 
 
 class Codec(Protocol):
@@ -164,6 +165,8 @@ class VectorCodec:
     def encode(
         self, ids: Sequence[DocumentId], tokens: TokenBatch
     ) -> tuple[VectorCodec, DocumentColumns]:
+        if not self.fitted:
+            self._check_width(tokens.dim)
         codec = self._chosen_for(tokens) if self.settings.auto and not self.fitted else self
         encoder = codec.encoder
         if not self.fitted:
@@ -183,6 +186,14 @@ class VectorCodec:
         if not self.fitted and columns.has_codes(documents) and len(ids) >= FEWEST_DOCUMENTS:
             codec = codec._measured(tokens, vectors, documents)
         return codec, documents
+
+    def _check_width(self, dim: int) -> None:
+        width = packed_dim(self.subspaces.transforms.dim(dim))
+        if width > _WIDEST:
+            raise ValueError(
+                f"tokens of {dim} dimensions make vectors of {width:,}: shorten them with "
+                "token_projection=TokenProjection.fit(sample, 128), or use EigenLIIndex"
+            )
 
     def _chosen_for(self, tokens: TokenBatch) -> VectorCodec:
         """Return the codec with the settings that the first documents choose."""

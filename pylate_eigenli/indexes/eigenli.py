@@ -87,9 +87,11 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         credits their expected share of a query, ``"truncate"`` nothing. An index that exists
         keeps its own.
     preset
-        A name for a set of the options below: ``"paper"``, their defaults, or ``"plus"``, which
-        standardises tokens and subtracts half of the background. Call :meth:`fit_queries` with a
-        sample of queries to get the most of ``"plus"``.
+        A name for a set of the options below. ``"auto"``, the default of a new index unless one of
+        them is given, is ``"plus"`` if the first batch of documents confirms that it finds what
+        MaxSim finds, see :attr:`calibration`, and ``"paper"`` if the batch is too small to tell.
+        ``"plus"`` standardises tokens, weighs directions by ``"ridge"`` and subtracts 0.75 of the
+        background. ``"paper"`` is the score of the paper, and what the options below default to.
     filter
         How much the directions of a document count: ``"hard"`` (the default), ``"soft"``,
         ``"soft(<tau>)"``, ``"ridge"``, ``"ridge(<tokens>)"`` or ``"energy(<share>)"``. See

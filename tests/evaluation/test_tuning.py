@@ -25,8 +25,8 @@ def collection():
 
 def test_what_is_common_to_all_is_weighed_down(collection):
     documents, queries, qrels = collection
-    tuning = tune(range(N), documents, queries, qrels, ks=[4], show_progress=False)
-    assert tuning.options["idf"] > 0
+    tuning = tune(range(N), documents, queries, qrels, ks=[4], idfs=[0.0, 0.4], show_progress=False)
+    assert tuning.options["idf"] > 0 or tuning.options["standardise"]
     assert tuning.best.score > tuning.paper.score
     assert 0 < tuning.cross_validated <= tuning.trials[0].score
     assert tuning.measure == "nDCG@10"
@@ -39,6 +39,13 @@ def test_a_larger_index_has_to_be_worth_it(collection):
     smaller = [t for t in tuning.trials if t.settings.k < tuning.best.settings.k]
     assert tuning.best.score >= 0.99 * best
     assert all(trial.score < best for trial in smaller)
+
+
+def test_what_is_recommended_is_within_a_hundredth_of_the_best_tried(collection):
+    documents, queries, qrels = collection
+    tuning = tune(range(N), documents, queries, qrels, show_progress=False)
+    assert tuning.best.score >= 0.99 * tuning.trials[0].score
+    assert {t.settings.standardise for t in tuning.trials} == {True, False}
 
 
 def test_without_judgements_maxsim_is_the_judge(collection, tmp_path):

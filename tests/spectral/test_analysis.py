@@ -39,7 +39,7 @@ class TestAnalyze:
         # On both testbed models 32 directions of 96 or 128 were the best, more were worse.
         rng = np.random.default_rng(5)
         found = analyze([unit_rows(rng, 50, d) for _ in range(5)])
-        assert (found.k, found.preset) == (k, "plus")
+        assert (found.k, found.preset) == (k, "auto")
 
     def test_names_the_anisotropy_in_its_reason(self):
         rng = np.random.default_rng(3)
