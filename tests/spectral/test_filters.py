@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, compress, rerank
+from pylate_eigenli.indexes.settings import SVSettings
 from pylate_eigenli.spectral.filters import Energy, Hard, Ridge, Soft, as_filter
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.packing import pack_subspaces, unpack
@@ -198,12 +199,13 @@ class TestEveryFilter:
 class TestPresets:
     def test_complete_the_given_settings(self, tmp_path):
         plus = EigenLIIndex(str(tmp_path), "plus", preset="plus", idf=0.1).settings
-        assert (plus.standardise, plus.idf, plus.background) == (True, 0.1, 0.5)
+        assert (plus.standardise, plus.idf, plus.background) == (True, 0.1, 0.75)
         paper = EigenLISVIndex(str(tmp_path), "paper", preset="paper").settings
-        assert paper == EigenLISVIndex(str(tmp_path), "default").settings
+        assert paper == SVSettings()
+        assert EigenLISVIndex(str(tmp_path), "default").settings == SVSettings(auto=True)
 
     def test_unknown_presets_are_refused(self, tmp_path):
-        with pytest.raises(ValueError, match="preset must be one of paper, plus"):
+        with pytest.raises(ValueError, match="preset must be one of auto, plus, paper"):
             EigenLIIndex(str(tmp_path), preset="best")
 
 
