@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +15,29 @@ if TYPE_CHECKING:
     from pylate_eigenli.models.vision import VisionColBERT
 
 
+# A test that needs one of the two libraries for models asks for it by name, and is skipped in the
+# environment of the other.
+@pytest.fixture(scope="session")
+def pylate() -> ModuleType:
+    """PyLate."""
+    return pytest.importorskip("pylate", reason="needs PyLate")
+
+
+@pytest.fixture(scope="session")
+def multi_vector() -> ModuleType:
+    """What sentence-transformers 6 has for late interaction."""
+    return pytest.importorskip(
+        "sentence_transformers.multi_vector_encoder", reason="needs sentence-transformers 6"
+    )
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a PyLate model that is made within a second."""
-    from helpers.tiny_model import tiny_colbert
+    """The folder of a model of the installed library that is made within a second."""
+    from helpers.tiny_model import tiny_model
 
     folder = tmp_path_factory.mktemp("tiny")
-    tiny_colbert(folder / "bert").save(str(folder / "model"))
+    tiny_model(folder / "bert").save(str(folder / "model"))
     return folder / "model"
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
+from ..models.text_models import adapted, is_multi_vector
 from ..storage.disk import replace_file
 from ..tokens import offsets_of
 
@@ -75,7 +76,10 @@ def identity(model: Any, model_name: str) -> list[Any]:
     folder = Path(model_name)
     files = sorted(folder.rglob("*")) if folder.is_dir() else []
     written = [(str(file.relative_to(folder)), file.stat().st_mtime_ns) for file in files]
-    return [model_name, written, [str(getattr(model, name, None)) for name in _OPTIONS]]
+    options = [str(getattr(model, name, None)) for name in _OPTIONS]
+    if is_multi_vector(model):  # whose modules hold the options
+        options += [str(module.get_config_dict()) for module in model]
+    return [model_name, written, options]
 
 
 def fingerprint(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
@@ -97,12 +101,13 @@ def encode_cached(
     batch_size: int = 32,
     show_progress: bool = True,
 ) -> TokenFile:
-    """Encode texts with a PyLate model, or read the embeddings of an earlier run.
+    """Encode texts, or read the embeddings of an earlier run.
 
     Parameters
     ----------
     model
-        A ``pylate.models.ColBERT`` or any object with its ``encode``.
+        A ``pylate.models.ColBERT`` or any object with its ``encode``, or a
+        ``sentence_transformers.MultiVectorEncoder``.
     model_name
         Name or path of the model, part of the hash.
     texts
@@ -118,6 +123,8 @@ def encode_cached(
     """
     folder = Path(cache) / fingerprint(model, model_name, texts, is_query=is_query)
     folder.mkdir(parents=True, exist_ok=True)
+    adapter = adapted(model)
+    encode = adapter.encode_queries if is_query else adapter.encode_documents
     parts = []
     noun = "queries" if is_query else "documents"
     bar = tqdm(total=len(texts), desc=f"Encoding {noun}", disable=not show_progress)
@@ -127,9 +134,7 @@ def encode_cached(
             path = folder / f"{begin:09d}.npy"
             lengths = path.with_suffix(".lengths.npy")
             if not path.exists():
-                arrays = model.encode(
-                    chunk, is_query=is_query, batch_size=batch_size, show_progress_bar=False
-                )
+                arrays = encode(chunk, batch_size=batch_size)
                 _save(lengths, np.array([len(array) for array in arrays], np.int64))
                 # Written last: if it exists, the part is complete.
                 _save(path, np.concatenate([np.asarray(a, np.float16) for a in arrays]))

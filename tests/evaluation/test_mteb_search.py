@@ -16,7 +16,7 @@ import pytest
 import torch
 from helpers.local_tasks import Known, Pictures, Reranked, TwoSubsets, WithoutSelf
 from helpers.tiny_collection import TEXTS
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import tiny_model
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_implementations.pylate_models import MultiVectorModel
 from mteb.models.model_meta import ModelMeta
@@ -31,7 +31,7 @@ from pylate_eigenli.tokens import collect
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    tiny_colbert(folder, dim=16).save(str(folder / "saved"))
+    tiny_model(folder, dim=16).save(str(folder / "saved"))
     return folder / "saved"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.tiny_collection import tiny_collection
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import tiny_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
@@ -23,7 +23,7 @@ ELSEWHERE = {"vidore_colqwen3"}
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    tiny_colbert(folder, dim=48).save(str(folder / "saved"))
+    tiny_model(folder, dim=48).save(str(folder / "saved"))
     return str(folder / "saved")
 
 

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from pylate_eigenli.models import default as demo
 from pylate_eigenli.models.standard_library import Document, sample
-from pylate_eigenli.models.text_encoder import load_model
+from pylate_eigenli.models.text_models import load_model
 
 
 class TestPrincipalDirections:
