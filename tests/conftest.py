@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -19,16 +20,20 @@ if TYPE_CHECKING:
 # environment of the other.
 @pytest.fixture(scope="session")
 def pylate() -> ModuleType:
-    """PyLate."""
-    return pytest.importorskip("pylate", reason="needs PyLate")
+    """PyLate, with its parts."""
+    found: ModuleType = pytest.importorskip("pylate", reason="needs PyLate")
+    for part in ("indexes", "losses", "models", "rank", "retrieve", "scores"):
+        import_module(f"pylate.{part}")
+    return found
 
 
 @pytest.fixture(scope="session")
 def multi_vector() -> ModuleType:
-    """What sentence-transformers 6 has for late interaction."""
-    return pytest.importorskip(
+    """The part of sentence-transformers 6 for late interaction."""
+    found: ModuleType = pytest.importorskip(
         "sentence_transformers.multi_vector_encoder", reason="needs sentence-transformers 6"
     )
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -170,9 +170,11 @@ def fingerprint_of(name: str) -> str:
 
 def _commit_of(name: str) -> str:
     """Return the commit of a model that was downloaded from the Hub; empty if none was."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:  # it comes with the libraries for models
+        return ""
     try:
         file = try_to_load_from_cache(name, "config.json")
     except HFValidationError:

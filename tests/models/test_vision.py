@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -240,12 +241,14 @@ class TestRefuses:
             colqwen3.encode(IMAGES, is_query=True)
 
 
-def test_pylate_s_retrieval_program_runs_with_it(colqwen3: VisionColBERT, tmp_path: Path) -> None:
-    from pylate import retrieve
-
+def test_pylate_s_retrieval_program_runs_with_it(
+    colqwen3: VisionColBERT, tmp_path: Path, pylate: ModuleType
+) -> None:
     index = EigenLIIndex(str(tmp_path), k=16, show_progress=False)
     index.add_documents(["a", "b", "c"], colqwen3.encode(IMAGES, is_query=False))
-    scores = retrieve.ColBERT(index=index).retrieve(colqwen3.encode(QUERIES, is_query=True), k=3)
+    scores = pylate.retrieve.ColBERT(index=index).retrieve(
+        colqwen3.encode(QUERIES, is_query=True), k=3
+    )
     assert [{hit["id"] for hit in hits} for hits in scores] == [{"a", "b", "c"}] * 3
 
 
