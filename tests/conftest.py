@@ -66,6 +66,7 @@ def library() -> list[Document]:
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny checkpoint of every layout."""
+    pytest.importorskip("colpali_engine", reason="needs pip install '.[vision]'")
     from helpers.tiny_vision import BUILDERS
 
     folder = tmp_path_factory.mktemp("checkpoints")

@@ -12,6 +12,8 @@ from helpers.tiny_model import tiny_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
+# All other programs need PyLate.
+MULTI_VECTOR = {"sentence_transformers_index"}
 ARGUMENTS = {
     "study": ["tiny", "--model", "MODEL", "-k", "4"],
     "mteb_eval": ["MODEL", "LocalRetrieval", "LocalReranking"],
@@ -28,7 +30,8 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - ELSEWHERE))
-def test_example_runs(name, model, tmp_path, monkeypatch, capsys):
+def test_example_runs(name, model, tmp_path, monkeypatch, capsys, request):
+    request.getfixturevalue("multi_vector" if name in MULTI_VECTOR else "pylate")
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     program = EXAMPLES / f"{name}.py"

@@ -21,7 +21,6 @@ QUERIES = ["the apple is red", "sky"]
 def encoder(request: pytest.FixtureRequest) -> Encoder:
     if request.param == "texts":
         return TextEncoder(str(request.getfixturevalue("tiny_model")))
-    pytest.importorskip("colpali_engine", reason="needs pip install '.[vision]'")
     return VisionEncoder(str(request.getfixturevalue("checkpoints") / "colqwen3"), batch_size=2)
 
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 from helpers.rendered import sheet
-from helpers.tiny_vision import BUILDERS
 from safetensors.torch import load_file, save_file
 
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.models.vision import VisionColBERT
+
+pytest.importorskip("colpali_engine", reason="needs pip install '.[vision]'")
+from helpers.tiny_vision import BUILDERS
 
 IMAGES = [sheet("wide", (300, 200)), sheet("high", (200, 300)), sheet("small", (120, 200))]
 QUERIES = ["how much?", "who was at the meeting of the board?", ""]
