@@ -45,9 +45,8 @@ def tiny_mv(bert: Path, dim: int) -> Any:
     from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
 
     tokens = {"module_input_name": "token_embeddings"}
-    expansion = {"strategy": "fixed", "attend": False, "length": 8}
     modules = [
-        Transformer(str(bert), document_length=16, query_expansion=expansion),
+        Transformer(str(bert), query_length=8, document_length=16),
         Dense(16, dim, bias=False, activation_function=None, **tokens),
         MultiVectorMask(),
         Normalize(**tokens),

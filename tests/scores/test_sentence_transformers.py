@@ -128,7 +128,7 @@ class TestLosses:
         rows = {"query": QUERIES, "positive": POSITIVES, "negative": NEGATIVES}
         arguments = MultiVectorEncoderTrainingArguments(
             output_dir=str(tmp_path),
-            num_train_epochs=10,
+            num_train_epochs=40,
             per_device_train_batch_size=4,
             learning_rate=5e-3,
             logging_steps=1,
