@@ -10,6 +10,8 @@ from torch import Tensor
 from ..errors import missing
 from ..spectral.subspace import check_k, compress
 
+__all__ = ["EigenLITokenPooling"]
+
 try:
     from sentence_transformers.multi_vector_encoder.modules import BaseTokenPooling
 except ImportError:
