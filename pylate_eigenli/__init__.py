@@ -1,4 +1,6 @@
-"""EigenLI for PyLate: late-interaction retrieval with one subspace or one vector per document.
+"""EigenLI: late-interaction retrieval with one subspace or one vector per document.
+
+It works with the models of PyLate and of sentence-transformers 6, whichever is installed.
 
 The folders follow the data, from token embeddings to search results:
 
@@ -14,13 +16,15 @@ The folders follow the data, from token embeddings to search results:
 ``storage/``
     Crash-safe files of named columns. It knows documents and arrays, not eigenvectors.
 ``scores/``
-    Scores without an index: ``maxsim``, ``rank``, ``explanation``, ``training``.
+    Scores without an index: ``maxsim``, ``rank``, ``explanation``, ``training``,
+    ``token_pooling``; ``interface`` has the base class of PyLate's indexes, with and without PyLate.
 ``indexes/``
     ``eigenli`` (subspaces), ``single_vector`` (one vector per document), ``open_index``;
     ``columns`` names the stored columns. A new ANN library is a module of ``ann/``, a new vector
     database a module of ``databases/``.
 ``models/``
-    Texts and page images to token embeddings.
+    Texts and page images to token embeddings; ``text_models`` adapts PyLate and
+    sentence-transformers 6.
 ``corpus/``
     Files to texts and pages, and the indexes that keep them: ``text_index``, ``page_index``.
 ``evaluation/``

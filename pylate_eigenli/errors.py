@@ -99,6 +99,16 @@ def require(library: str, extra: str, purpose: str) -> Any:
     try:
         return import_module(library)
     except ImportError as error:
-        raise ImportError(
-            f'{purpose} needs {library}: pip install "pylate-eigenli[{extra}]"'
-        ) from error
+        raise missing(f"{purpose} needs {library}", extra) from error
+
+
+def missing(problem: str, *extras: str) -> ImportError:
+    """Return the error for a missing library that any of several extras installs.
+
+    Examples
+    --------
+    >>> missing("a model needs a library", "pylate", "sentence-transformers").args[0]
+    'a model needs a library: pip install "pylate-eigenli[pylate]" or "pylate-eigenli[sentence-transformers]"'
+    """
+    packages = " or ".join(f'"pylate-eigenli[{extra}]"' for extra in extras)
+    return ImportError(f"{problem}: pip install {packages}")

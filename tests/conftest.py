@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,13 +16,33 @@ if TYPE_CHECKING:
     from pylate_eigenli.models.vision import VisionColBERT
 
 
+# A test that needs one of the two libraries for models asks for it by name, and is skipped in the
+# environment of the other.
+@pytest.fixture(scope="session")
+def pylate() -> ModuleType:
+    """PyLate, with its parts."""
+    found: ModuleType = pytest.importorskip("pylate", reason="needs PyLate")
+    for part in ("indexes", "losses", "models", "rank", "retrieve", "scores"):
+        import_module(f"pylate.{part}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def multi_vector() -> ModuleType:
+    """The part of sentence-transformers 6 for late interaction."""
+    found: ModuleType = pytest.importorskip(
+        "sentence_transformers.multi_vector_encoder", reason="needs sentence-transformers 6"
+    )
+    return found
+
+
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a PyLate model that is made within a second."""
-    from helpers.tiny_model import tiny_colbert
+    """The folder of a model of the installed library that is made within a second."""
+    from helpers.tiny_model import tiny_model
 
     folder = tmp_path_factory.mktemp("tiny")
-    tiny_colbert(folder / "bert").save(str(folder / "model"))
+    tiny_model(folder / "bert").save(str(folder / "model"))
     return folder / "model"
 
 
@@ -44,6 +66,7 @@ def library() -> list[Document]:
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny checkpoint of every layout."""
+    pytest.importorskip("colpali_engine", reason="needs pip install '.[vision]'")
     from helpers.tiny_vision import BUILDERS
 
     folder = tmp_path_factory.mktemp("checkpoints")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,51 @@ def test_nothing_is_pickled(module):
     names = {alias.name for node in nodes for alias in node.names}
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert not names & {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve"}
+
+
+def libraries(nodes: Iterable[ast.AST]) -> set[str]:
+    """The modules of other packages that are imported."""
+    names = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names.add(node.module or "")
+    return names
+
+
+# The modules that import a library for models; AT_IMPORT do so when they are imported themselves.
+MODEL_LIBRARIES = {
+    "pylate": {"scores/interface.py", "models/text_models.py", "models/default.py",
+               "evaluation/methods/pylate.py"},
+    "sentence_transformers": {"scores/token_pooling.py", "models/text_models.py",
+                              "models/default.py"},
+}  # fmt: skip
+AT_IMPORT = {"scores/interface.py", "scores/token_pooling.py"}
+
+
+@pytest.mark.parametrize("library", MODEL_LIBRARIES)
+def test_few_modules_know_a_library_for_models(library):
+    def imports(nodes):
+        return any(name.split(".")[0] == library for name in libraries(nodes))
+
+    known = {module for module, tree in TREES.items() if imports(ast.walk(tree))}
+    assert known == MODEL_LIBRARIES[library]
+    # The others import it inside a function, where it is needed.
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    for module in known - AT_IMPORT:
+        inside = [
+            n for f in ast.walk(TREES[module]) if isinstance(f, functions) for n in ast.walk(f)
+        ]
+        outside = [node for node in ast.walk(TREES[module]) if node not in inside]
+        assert not imports(outside), module
+
+
+@pytest.mark.parametrize("module", sorted(set(TREES) - {"evaluation/mteb_internals.py"}))
+def test_only_one_module_imports_private_modules_of_mteb(module):
+    for name in libraries(ast.walk(TREES[module])):
+        package, *parts = name.split(".")
+        assert package != "mteb" or not any(part.startswith("_") for part in parts)
 
 
 @pytest.mark.parametrize("module", sorted(set(TREES) - {"errors.py"}))

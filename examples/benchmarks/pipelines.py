@@ -24,7 +24,7 @@ from pylate_eigenli.evaluation import beir
 from pylate_eigenli.evaluation.embeddings import TokenFile, encode_cached
 from pylate_eigenli.evaluation.methods import parse
 from pylate_eigenli.evaluation.run import evaluate_tokens
-from pylate_eigenli.models.text_encoder import load_model
+from pylate_eigenli.models.text_models import load_model
 
 SYSTEMS = {
     "MaxSim, all tokens": "full",

@@ -36,7 +36,7 @@ from pylate_eigenli.evaluation.methods import expand, parse
 from pylate_eigenli.evaluation.paper import results as paper
 from pylate_eigenli.evaluation.report import Report
 from pylate_eigenli.evaluation.run import Result
-from pylate_eigenli.models.text_encoder import load_model
+from pylate_eigenli.models.text_models import load_model
 
 METHODS = [
     "full",

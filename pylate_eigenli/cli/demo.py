@@ -42,7 +42,7 @@ def demo(
     ] = 32,
     model: Annotated[
         str | None,
-        typer.Option(metavar="NAME_OR_PATH", help="Use this PyLate model, not the bundled one."),
+        typer.Option(metavar="NAME_OR_PATH", help="Use this model, not the bundled one."),
     ] = None,
     index_folder: Annotated[
         Path | None, typer.Option(help="Keep the index of the docstrings in this folder.")
@@ -75,7 +75,7 @@ def _run(
     progress: Progress,
 ) -> dict[str, Any]:
     """Read, encode, index, answer the questions, and compare methods on known items."""
-    with _stage(progress, "Starting PyLate"):
+    with _stage(progress, "Starting"):
         from ..corpus.catalogue import Document
         from ..corpus.text_index import TextIndex
         from ..evaluation.embeddings import TokenFile
@@ -84,7 +84,7 @@ def _run(
         from ..evaluation.run import evaluate_tokens
         from ..models.default import fitted_model
         from ..models.standard_library import sample, standard_library_documents
-        from ..models.text_encoder import TextEncoder, encode
+        from ..models.text_encoder import TextEncoder
         from ..spectral.subspace import check_k
     with _stage(progress, "Reading the standard library"):
         library = standard_library_documents()
@@ -95,7 +95,7 @@ def _run(
     with _stage(progress, "Loading the model") as advance:
         encoder = TextEncoder(model or str(fitted_model(library, advance=advance)))
         # Queries first, so that a k that does not fit the model is refused at once.
-        queries = encode(encoder, [item.query for item in items], is_query=True)
+        queries = encoder.encode_queries([item.query for item in items])
         check_k(k, queries[0].shape[1])
 
     collection = known_item_collection(corpus, items)
@@ -103,7 +103,7 @@ def _run(
     texts = [document.text for document in corpus] + [collection.corpus[i] for i in changed]
     start = time.perf_counter()
     with _stage(progress, "Encoding documents", len(texts)) as advance:
-        embeddings = encode(encoder, texts, advance=advance)
+        embeddings = encoder.encode_documents(texts, advance)
     encoding_seconds = time.perf_counter() - start
     whole, without_query = embeddings[: len(corpus)], embeddings[len(corpus) :]
 

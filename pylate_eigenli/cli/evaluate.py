@@ -14,7 +14,7 @@ METHODS = "full,eigenli,ward,kmeans,eigenli-sv,muvera,muvera-centered"
 
 
 def evaluate(
-    model: Annotated[str, typer.Option(metavar="NAME_OR_PATH", help="A PyLate model.")],
+    model: Annotated[str, typer.Option(metavar="NAME_OR_PATH", help="A late-interaction model.")],
     data: Annotated[
         list[str],
         typer.Option(
@@ -71,7 +71,7 @@ def evaluate(
         names = expand(_method_names(methods or [METHODS]), map(_positive, _listed(k or ["32"])))
         # Read before the model is loaded, because most mistakes are in the names of collections.
         collections = [collection for source in data for collection in run.load(source)]
-        from ..models.text_encoder import load_model
+        from ..models.text_models import load_model
 
         encoder = load_model(model, **(paper.ENCODING if paper_settings else {}))
         results = run.evaluate(

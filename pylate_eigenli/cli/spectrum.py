@@ -35,13 +35,13 @@ def spectrum(
     with one_line_errors(debug):
         from ..corpus.passages import Cutter
         from ..corpus.sources import open_source
-        from ..models.text_encoder import TextEncoder, encode
+        from ..models.text_encoder import TextEncoder
         from ..spectral.analysis import analyze
 
         opened = open_source(source)
         encoder = TextEncoder(model or model_or_error())
         texts = _sample(opened, Cutter(encoder.tokenizer, encoder.document_length), sample)
-        found = analyze(encode(encoder, texts), sample=sample)
+        found = analyze(encoder.encode_documents(texts), sample=sample)
         if as_json:
             typer.echo(json.dumps(_values(found)))
         else:

@@ -30,8 +30,9 @@ class TextIndex(CorpusIndex):
     path
         The folder of an index.
     model
-        A PyLate model, or its name or path. By default the one the index was made with; another
-        one is refused.
+        A :class:`pylate_eigenli.models.text_encoder.TextEncoder`, or the name or path of a model of
+        PyLate or sentence-transformers. By default the one the index was made with; another one is
+        refused.
     override
         Whether to empty the index if it already exists.
     settings

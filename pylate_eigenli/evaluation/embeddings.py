@@ -19,6 +19,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
+from ..models.text_models import adapted, is_multi_vector
 from ..storage.disk import make_folder, replace_file
 from ..tokens import TokenBatch, offsets_of
 
@@ -115,7 +116,10 @@ def identity(model: Any, model_name: str) -> list[Any]:
     folder = Path(model_name)
     files = sorted(folder.rglob("*")) if folder.is_dir() else []
     written = [(str(file.relative_to(folder)), file.stat().st_mtime_ns) for file in files]
-    return [model_name, written, [str(getattr(model, name, None)) for name in _OPTIONS]]
+    options = [str(getattr(model, name, None)) for name in _OPTIONS]
+    if is_multi_vector(model):  # whose modules hold the options
+        options += [str(module.get_config_dict()) for module in model]
+    return [model_name, written, options]
 
 
 def fingerprint(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
@@ -137,8 +141,14 @@ def encode_cached(
     batch_size: int = 32,
     show_progress: bool = True,
 ) -> TokenFile:
-    """Encode texts with a PyLate model, or read the embeddings of an earlier run from ``cache``."""
+    """Encode texts, or read the embeddings of an earlier run from ``cache``.
+
+    The model is a ``pylate.models.ColBERT``, any object with its ``encode``, or a
+    ``sentence_transformers.MultiVectorEncoder``.
+    """
     stored = StoredTokens(Path(cache) / fingerprint(model, model_name, texts, is_query=is_query))
+    adapter = adapted(model)
+    encode = adapter.encode_queries if is_query else adapter.encode_documents
     noun = "queries" if is_query else "documents"
     done = len(stored)
     with tqdm(
@@ -146,9 +156,7 @@ def encode_cached(
     ) as bar:
         for begin in range(done, len(texts), _TEXTS_PER_PART):
             chunk = list(texts[begin : begin + _TEXTS_PER_PART])
-            arrays = model.encode(
-                chunk, is_query=is_query, batch_size=batch_size, show_progress_bar=False
-            )
+            arrays = encode(chunk, batch_size=batch_size)
             tokens = torch.from_numpy(np.concatenate([np.asarray(a, np.float16) for a in arrays]))
             stored.append(TokenBatch(tokens, offsets_of([len(array) for array in arrays])))
             bar.update(len(chunk))

@@ -1,5 +1,7 @@
 """The parts of mteb that are not its public interface. A new version of mteb may change them.
 
+They are ``mteb._create_dataloaders.create_dataloader``, which has no public counterpart, and
+``_encode`` of the multi-vector encoders, which hide ``encode`` so that mteb searches with them.
 Nothing else in this package imports from a private module of mteb or calls a private method.
 """
 
@@ -48,12 +50,28 @@ def prompt_of(prompts: Any, task_metadata: Any, *, is_query: bool) -> str | None
     return prompt
 
 
-def encode_of(model: Any) -> Any:
-    """Return the ``encode`` of an encoder of mteb.
+class TaskModel:
+    """An encoder of mteb for one task, as a :class:`pylate_eigenli.models.encoder.TokenModel`.
 
-    mteb's PyLate models hide theirs, so that mteb itself searches with PLAID.
+    Parameters
+    ----------
+    model
+        An encoder of mteb that returns several vectors per text or image.
+    context
+        ``task_metadata``, ``hf_split`` and ``hf_subset`` of the task.
     """
-    return getattr(model, "encode", None) or model._encode
+
+    def __init__(self, model: Any, **context: Any) -> None:
+        self._encode = getattr(model, "encode", None) or model._encode
+        self._context = context
+
+    def encode_queries(self, queries: Any, **options: Any) -> Any:
+        """Encode the :func:`batches` of queries."""
+        return self._encode(queries, prompt_type=prompt_type(True), **self._context, **options)
+
+    def encode_documents(self, documents: Any, **options: Any) -> Any:
+        """Encode the :func:`batches` of documents."""
+        return self._encode(documents, prompt_type=prompt_type(False), **self._context, **options)
 
 
 def convert(task: Any) -> None:

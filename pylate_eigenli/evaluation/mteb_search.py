@@ -9,7 +9,6 @@ removes them in the tasks where they do not count.
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,8 @@ from tqdm.auto import tqdm
 
 from .. import __version__
 from ..errors import require
+from ..models.encoder import TokenModel
+from ..models.text_models import adapted, is_multi_vector, load_model, takes_lists
 from ..tokens import TokenBatch, collect
 from . import mteb_internals
 from .embeddings import identity
@@ -36,9 +37,10 @@ class CompressedSearch:
     Parameters
     ----------
     model
-        A ``pylate.models.ColBERT``, its name or path, or an object with the same ``encode``; or an
-        encoder of mteb that returns several vectors per text or image, such as its wrappers of
-        PyLate, ColPali and ColQwen models.
+        A ``pylate.models.ColBERT``, or an object with the same ``encode``; a
+        ``sentence_transformers.MultiVectorEncoder``; the name or path of either; or an encoder of
+        mteb that returns several vectors per text or image, such as its wrappers of ColPali and
+        ColQwen models.
     method
         A name, see :func:`pylate_eigenli.evaluation.methods.parse`.
     chunk_size
@@ -80,10 +82,12 @@ class CompressedSearch:
         self._spec.check()
         self._opened: tuple[Method, TemporaryDirectory[str] | None] | None = None
         if isinstance(model, str):
-            from pylate import models
+            model, name = load_model(model), model
+        self.model = self._encoder = model
+        if is_multi_vector(model):  # mteb's own wrapper knows its prompts and modalities
+            from mteb.models import MultiVectorWrapper
 
-            model, name = models.ColBERT(model_name_or_path=model), model
-        self.model = model
+            self._encoder = MultiVectorWrapper(model)
         self.name = name or _name_of(model)
         self.mteb_model_meta = _meta(model, self.name, method, self._spec.family.is_maxsim)
         self._ids: list[str] = []
@@ -201,24 +205,19 @@ class CompressedSearch:
             batch_size=encode_kwargs.get("batch_size", 32),
             num_proc=num_proc,
         )
-        if _is_pylate(self.model):
+        options, inputs = dict(encode_kwargs), batches
+        model: TokenModel
+        if takes_lists(self._encoder):
+            model = adapted(self._encoder)
+            inputs = [item for batch in batches for item in batch.get("image", batch.get("text"))]
             prompts = getattr(self.model, "prompts", None)
             prompt = mteb_internals.prompt_of(prompts, task_metadata, is_query=is_query)
-            embeddings = self.model.encode(
-                [item for batch in batches for item in batch.get("image", batch.get("text"))],
-                is_query=is_query,
-                # Our bar shows the progress of the corpus, not that of each chunk.
-                **{**encode_kwargs, "show_progress_bar": False},
-                **({"prompt": prompt} if prompt else {}),
-            )
+            # Our bar shows the progress of the corpus, not that of each chunk.
+            options |= {"show_progress_bar": False, **({"prompt": prompt} if prompt else {})}
         else:
-            embeddings = mteb_internals.encode_of(self.model)(
-                batches,
-                task_metadata=task_metadata,
-                prompt_type=mteb_internals.prompt_type(is_query),
-                **where,
-                **encode_kwargs,
-            )
+            model = mteb_internals.TaskModel(self._encoder, task_metadata=task_metadata, **where)
+        encode = model.encode_queries if is_query else model.encode_documents
+        embeddings = encode(inputs, **options)
         return collect(embeddings, device="cpu", names=[f"item {i!r}" for i in dataset["id"]])
 
     def _key(self, corpus: Any, task_metadata: Any, *where: str) -> str:
@@ -245,12 +244,6 @@ class CompressedSearch:
         return digest.hexdigest()[:32]
 
 
-def _is_pylate(model: Any) -> bool:
-    """Return whether a model encodes lists, as PyLate's do, and not the dataloaders of mteb."""
-    encode = getattr(model, "encode", None)
-    return encode is not None and "is_query" in inspect.signature(encode).parameters
-
-
 def _meta(model: Any, name: str, method_name: str, is_maxsim: bool) -> ModelMeta:
     """Return the model's description for mteb; its name includes the method."""
     import mteb
@@ -259,11 +252,12 @@ def _meta(model: Any, name: str, method_name: str, is_maxsim: bool) -> ModelMeta
     base = getattr(model, "mteb_model_meta", None)
     if base is None:
         local = Path(name).exists() or "/" not in name
+        framework = "Sentence Transformers" if is_multi_vector(model) else "PyLate"
         try:
             base = mteb.get_model_meta(name, fetch_from_hf=False)
         except KeyError:
             base = ModelMeta.create_empty(
-                {"name": f"local/{Path(name).name}" if local else name, "framework": ["PyLate"]}
+                {"name": f"local/{Path(name).name}" if local else name, "framework": [framework]}
             )
     lengths = {
         option: getattr(model, option)

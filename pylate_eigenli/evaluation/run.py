@@ -109,7 +109,8 @@ def evaluate(
     Parameters
     ----------
     model
-        A ``pylate.models.ColBERT`` or any object with its ``encode``.
+        A ``pylate.models.ColBERT`` or any object with its ``encode``, or a
+        ``sentence_transformers.MultiVectorEncoder``.
     model_name
         Its name or path, under which embeddings and results are kept.
     collections

@@ -11,11 +11,10 @@ from typing import Any, ClassVar, Generic, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from pylate.indexes.base import Base
-from pylate.rank import RerankResult
 from typing_extensions import Self
 
 from ..errors import UnknownDocumentError
+from ..scores.interface import Base, RerankResult
 from ..spectral.background import Background, Queries, QueryFilter
 from ..spectral.settings import check_query_options
 from ..storage import DocumentId, Snapshot
@@ -180,8 +179,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
 
     # --- changing -----------------------------------------------------------------------------
 
-    # PyLate's own indexes return themselves too, whatever their base class says.
-    def add_documents(  # type: ignore[override]
+    def add_documents(
         self,
         documents_ids: DocumentId | Iterable[DocumentId],
         documents_embeddings: Any,
@@ -236,9 +234,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         """Replace documents; ids that are not there yet are added, as PyLate's PLAID does."""
         return self.add_documents(documents_ids, documents_embeddings)
 
-    def remove_documents(  # type: ignore[override]
-        self, documents_ids: DocumentId | Iterable[DocumentId]
-    ) -> Self:
+    def remove_documents(self, documents_ids: DocumentId | Iterable[DocumentId]) -> Self:
         """Remove documents. An unknown id raises an error, and nothing is removed."""
         self._documents.remove(checked_ids(several(documents_ids)), self._companion)
         return self
@@ -458,7 +454,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
             return None
         return self._collection.codec(state).width(dim)
 
-    def get_documents_embeddings(  # type: ignore[override]
+    def get_documents_embeddings(
         self, documents_ids: Sequence[Sequence[DocumentId]]
     ) -> list[list[NDArray[np.float32]]]:
         """Return what is kept of documents, in the structure of the ids.

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pylate.rank import RerankResult
 from typing_extensions import Self
 
+from ..scores.interface import RerankResult
 from ..spectral.background import Queries
 from ..spectral.filters import SpectralFilter
 from ..spectral.settings import Centering, Preset, with_preset
@@ -291,7 +291,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         ]
         return float(np.mean(shares)) if shares else 1.0
 
-    def get_documents_embeddings(  # type: ignore[override]
+    def get_documents_embeddings(
         self, documents_ids: Sequence[Sequence[DocumentId]]
     ) -> list[list[NDArray[np.float32]]]:
         """Return the token embeddings, or else the bases, that are kept, in the structure of the ids.

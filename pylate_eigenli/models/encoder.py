@@ -1,4 +1,4 @@
-"""The protocol of a model: queries and documents in, one array of token embeddings each out."""
+"""The protocols of models: queries and documents in, one array of token embeddings each out."""
 
 from __future__ import annotations
 
@@ -22,6 +22,32 @@ _HASHED_BYTES = 1 << 20  # of each end of a file: weights can have many gigabyte
 
 def ignore(_: int) -> None:
     """Ignore progress."""
+
+
+class TokenModel(Protocol):
+    """A loaded model of any library; documents are texts or images.
+
+    Adapters are :class:`pylate_eigenli.models.text_models.ColBERTModel` (PyLate, VisionColBERT),
+    :class:`pylate_eigenli.models.text_models.MultiVectorModel` (sentence-transformers 6) and
+    :class:`pylate_eigenli.evaluation.mteb_internals.TaskModel` (the encoders of mteb).
+
+    Examples
+    --------
+    >>> class Letters:
+    ...     def encode_queries(self, queries, **options):
+    ...         return [np.eye(26, dtype=np.float32)[[ord(c) - 97 for c in q]] for q in queries]
+    ...     def encode_documents(self, documents, **options):
+    ...         return self.encode_queries(documents)
+    >>> model: TokenModel = Letters()
+    >>> model.encode_documents(["red"])[0].shape
+    (3, 26)
+    """
+
+    def encode_queries(self, queries: Any, **options: Any) -> list[NDArray[np.float32]]:
+        """Encode queries. Shape of each: (tokens, d), float32."""
+
+    def encode_documents(self, documents: Any, **options: Any) -> list[NDArray[np.float32]]:
+        """Encode documents. Shape of each: (tokens, d), float32."""
 
 
 class Encoder(Protocol):
@@ -144,9 +170,11 @@ def fingerprint_of(name: str) -> str:
 
 def _commit_of(name: str) -> str:
     """Return the commit of a model that was downloaded from the Hub; empty if none was."""
-    from huggingface_hub import try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:  # it comes with the libraries for models
+        return ""
     try:
         file = try_to_load_from_cache(name, "config.json")
     except HFValidationError:

@@ -39,7 +39,7 @@ class VisionEncoder(LazyEncoder["VisionColBERT"]):
         self._options = options
 
     def _load(self) -> VisionColBERT:
-        from .text_encoder import quiet_transformers
+        from .text_models import quiet_transformers
         from .vision import VisionColBERT
 
         with quiet_transformers():

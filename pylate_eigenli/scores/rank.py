@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from pylate.rank import RerankResult
 
 from ..spectral.filters import SpectralFilter, as_filter
 from ..spectral.subspace import ShortDocuments, subspaces_of
 from ..tokens import collect, split_items
+from .interface import RerankResult
 
 
 def rerank(

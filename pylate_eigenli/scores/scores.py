@@ -1,4 +1,4 @@
-"""EigenLI scores with the shapes, masks and conventions of ``pylate.scores``.
+"""EigenLI scores, with the shapes and masks that PyLate and sentence-transformers use for MaxSim.
 
 The score of a query q_1..q_n and a subspace with orthonormal basis w_1..w_k is
 sum_i sum_j <q_i, w_j>^2. It depends on the query only through its moment sum_i q_i q_i' and on the
@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tokens import pad
+from ..spectral.filters import SpectralFilter
+from ..spectral.subspace import ShortDocuments, compress
+from ..tokens import collect, pad
 
 
 def as_given(x: Tensor) -> torch.autocast:
@@ -75,10 +77,15 @@ def eigenli_scores(
         return queries.flatten(1) @ documents.flatten(1).to(queries).mT
 
 
-def eigenli_scores_pairwise(queries_embeddings: Any, documents_bases: Any) -> Tensor:
+def eigenli_scores_pairwise(
+    queries_embeddings: Any,
+    documents_bases: Any,
+    queries_mask: Any = None,
+    documents_mask: Any = None,
+) -> Tensor:
     """Score each query against the document at the same position. Shape: (n,).
 
-    Embeddings and bases as for :func:`eigenli_scores`.
+    Embeddings, bases and masks as for :func:`eigenli_scores`.
 
     Examples
     --------
@@ -88,10 +95,15 @@ def eigenli_scores_pairwise(queries_embeddings: Any, documents_bases: Any) -> Te
     >>> eigenli_scores_pairwise(queries, bases)
     tensor([1.0000, 0.6400])
     """
-    queries, documents = moments_of(queries_embeddings, None), moments_of(documents_bases, None)
+    queries = moments_of(queries_embeddings, queries_mask)
+    return paired_scores(queries, moments_of(documents_bases, documents_mask).to(queries))
+
+
+def paired_scores(queries: Tensor, documents: Tensor) -> Tensor:
+    """Score each query moment against the document matrix at the same position. Shape: (n,)."""
     if len(queries) != len(documents):
         raise ValueError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
-    return (queries * documents.to(queries)).sum((-2, -1))
+    return (queries * documents).sum((-2, -1))
 
 
 def eigenli_kd_scores(
@@ -117,3 +129,42 @@ def eigenli_kd_scores(
     documents = moments_of(documents_bases, documents_mask)
     with as_given(queries):
         return torch.einsum("aij,abij->ab", queries, documents.to(queries))
+
+
+def eigenli_token_scores(
+    queries_embeddings: Any,
+    documents_embeddings: Any,
+    k: int = 32,
+    *,
+    short_documents: ShortDocuments = "fill",
+    filter: str | SpectralFilter = "hard",
+) -> Tensor:
+    """Score every query against every document as an index does, from token embeddings.
+
+    It is a score function for the evaluators of sentence-transformers:
+    ``MultiVectorInformationRetrievalEvaluator(..., score_functions={"eigenli": eigenli_token_scores})``,
+    with ``functools.partial(eigenli_token_scores, k=16)`` for another k.
+
+    Parameters
+    ----------
+    queries_embeddings, documents_embeddings
+        Lists of (tokens, d), or zero-padded 3-D batches.
+    k, short_documents, filter
+        Settings of the compression, see :func:`pylate_eigenli.compress`.
+
+    Returns
+    -------
+    Shape: (queries, documents), float32, on the device of the documents.
+
+    Examples
+    --------
+    >>> import torch
+    >>> document = torch.tensor([[1.0, 0.0, 0.0], [0.8, 0.6, 0.0]])
+    >>> eigenli_token_scores(document[:1], [document, torch.eye(3)[2:]], k=1)
+    tensor([[0.9000, 0.0000]])
+    """
+    subspaces = compress(documents_embeddings, k, short_documents=short_documents, filter=filter)
+    d, device = subspaces.bases.shape[1], subspaces.bases.device
+    queries = collect(queries_embeddings, dim=d, device=device, names="query")
+    # Query by query: the moments of all documents can be larger than their directions.
+    return torch.stack([subspaces.contributions(query).sum(1) for query in queries])

@@ -19,7 +19,7 @@ from torch import Tensor
 from ..spectral.settings import PRESETS, Preset, check_choice
 from ..spectral.standardise import CONSTANT
 from ..tokens import pad
-from .scores import as_given, moments_of
+from .scores import as_given, moments_of, paired_scores
 
 _BISECTIONS = 60
 
@@ -99,11 +99,13 @@ def smooth_projector(moments: Tensor, k: int, sharpness: float = 8.0) -> Tensor:
 
 
 class EigenLIScores:
-    """Differentiable EigenLI scores; replaces ``pylate.scores.ColBERTScores`` in training.
+    """Differentiable EigenLI scores, to train a model for the index.
 
-    Pass an object of this class as ``score_metric`` to PyLate's contrastive losses, or with
-    ``distillation=True`` to ``pylate.losses.Distillation``. Documents are token embeddings. The
-    scores use :func:`smooth_projector`, whose gradients are stable even if eigenvalues coincide.
+    Pass an object of this class as ``score_metric`` to PyLate's losses or as ``similarity_fct`` to
+    the multi-vector losses of sentence-transformers; with ``distillation=True`` to
+    ``pylate.losses.Distillation`` and ``MultiVectorDistillKLDivLoss``. Documents are token
+    embeddings. The scores use :func:`smooth_projector`, whose gradients are stable even if
+    eigenvalues coincide.
 
     Parameters
     ----------
@@ -151,23 +153,24 @@ class EigenLIScores:
         queries_mask: Any = None,
         documents_mask: Any = None,
     ) -> Tensor:
-        """Score queries against groups of documents.
+        """Score queries against groups of documents, or each query against one document.
 
         Parameters
         ----------
         queries_embeddings
             Shape: (queries, query tokens, d).
         documents_embeddings
-            Token embeddings. Shape: (groups, documents per group, tokens, d).
+            Token embeddings. Shape: (groups, documents per group, tokens, d), or for pairs, as
+            ``MultiVectorMarginMSELoss`` passes them, (queries, tokens, d).
         queries_mask
             Shape: (queries, query tokens).
         documents_mask
-            Shape: (groups, documents per group, tokens).
+            The shape of the documents without d.
 
         Returns
         -------
         Shape: (queries, groups * documents per group), in the order of the groups; with
-        ``distillation`` (queries, documents per group).
+        ``distillation`` (queries, documents per group); for pairs (queries,).
         """
         options = PRESETS[self.preset]
         if options["standardise"]:
@@ -175,21 +178,26 @@ class EigenLIScores:
             documents_embeddings = _standardised(documents_embeddings, documents_mask)
         queries = _against(moments_of(queries_embeddings, queries_mask), options["background"])
         moments = moments_of(documents_embeddings, documents_mask)
-        if moments.ndim != 4:
+        if moments.ndim not in (3, 4):
             raise ValueError(
-                "documents_embeddings must have the shape (groups, documents per group, tokens, d), "
-                f"got {tuple(pad(documents_embeddings).shape)}"
+                "documents_embeddings must have the shape (groups, documents per group, tokens, d) "
+                f"or (queries, tokens, d), got {tuple(pad(documents_embeddings).shape)}"
             )
-        groups, per_group, d, _ = moments.shape
+        d = moments.shape[-1]
         if self.k > d:
             raise ValueError(f"k={self.k} is too large: the tokens have only d={d} dimensions")
         with as_given(moments):
-            projectors = smooth_projector(moments.flatten(0, 1), self.k, self.sharpness)
+            projectors = smooth_projector(moments.reshape(-1, d, d), self.k, self.sharpness)
             documents = self._credited(projectors)
+            if moments.ndim == 3:
+                return paired_scores(queries, documents)
             if self.distillation:
-                documents = documents.reshape(groups, per_group, d, d)
-                return torch.einsum("aij,abij->ab", queries, documents)
+                return torch.einsum("aij,abij->ab", queries, documents.reshape(moments.shape))
             return queries.flatten(1) @ documents.flatten(1).mT
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the settings, which sentence-transformers writes into the card of a model."""
+        return dict(vars(self))
 
     def _credited(self, projectors: Tensor) -> Tensor:
         """Add the floor of short documents, as an index with ``short_documents="fill"`` does."""

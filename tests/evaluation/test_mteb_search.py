@@ -16,7 +16,8 @@ import pytest
 import torch
 from helpers.local_tasks import Known, Pictures, Reranked, TwoSubsets, WithoutSelf
 from helpers.tiny_collection import TEXTS
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import tiny_model
+from mteb.models import MultiVectorWrapper
 from mteb.models.abs_encoder import AbsEncoder
 from mteb.models.model_implementations.pylate_models import MultiVectorModel
 from mteb.models.model_meta import ModelMeta
@@ -25,21 +26,26 @@ from mteb.models.models_protocols import EncoderProtocol, SearchProtocol
 from pylate_eigenli.evaluation import metrics, mteb_data
 from pylate_eigenli.evaluation.methods import parse
 from pylate_eigenli.evaluation.mteb_search import CompressedSearch
+from pylate_eigenli.models.text_models import adapted, installed_library, load_model
 from pylate_eigenli.tokens import collect
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    tiny_colbert(folder, dim=16).save(str(folder / "saved"))
+    tiny_model(folder, dim=16).save(str(folder / "saved"))
     return folder / "saved"
 
 
 @pytest.fixture(scope="module")
 def model(folder):
-    from pylate import models
+    return load_model(str(folder))
 
-    return models.ColBERT(str(folder), device="cpu")
+
+def encoded(model, texts, *, is_query):
+    """Return the embeddings of a model of either library."""
+    encode = adapted(model).encode_queries if is_query else adapted(model).encode_documents
+    return encode(texts)
 
 
 def scores(search, *tasks, **options):
@@ -70,8 +76,8 @@ def by_definition(model, name, folder):
     # In chunks, because the codes of single vectors depend on the first one.
     for begin in range(0, len(TEXTS), CHUNK):
         texts = TEXTS[begin : begin + CHUNK]
-        method.add(collect(model.encode(texts, is_query=False, show_progress_bar=False)))
-    queries = collect(model.encode(TEXTS[::7], is_query=True, show_progress_bar=False))
+        method.add(collect(encoded(model, texts, is_query=False)))
+    queries = collect(encoded(model, TEXTS[::7], is_query=True))
     scores = np.empty((len(queries), len(TEXTS)), np.float32)
     for row, hits in zip(scores, method.search(queries, len(TEXTS)), strict=True):
         row[hits.rows] = hits.scores
@@ -119,7 +125,7 @@ class TestTasks:
             expected = metrics.evaluate(run, collection.qrels, metric, 10).mean()
             assert entry[f"{metric.lower()}_at_10"] == pytest.approx(expected, abs=1e-5)
 
-    def test_plaid_is_a_method_too(self, model):
+    def test_plaid_is_a_method_too(self, model, pylate):
         found = scores(CompressedSearch(model, "plaid"), Known())
         assert found["LocalRetrieval", "default"]["ndcg_at_10"] > 0.9
 
@@ -133,7 +139,7 @@ class PaddedEncoder(AbsEncoder):
 
     def encode(self, inputs, *, task_metadata, hf_split, hf_subset, prompt_type=None, **kwargs):
         texts = [text for batch in inputs for text in batch["text"]]
-        tokens = self.model.encode(texts, is_query=prompt_type.value == "query")
+        tokens = encoded(self.model, texts, is_query=prompt_type.value == "query")
         return torch.nn.utils.rnn.pad_sequence(list(map(torch.as_tensor, tokens)), batch_first=True)
 
 
@@ -154,8 +160,10 @@ class TestModels:
         others = {
             "path": CompressedSearch(str(folder), "eigenli-4"),
             "encoder": CompressedSearch(PaddedEncoder(model), "eigenli-4"),
-            "pylate": CompressedSearch(MultiVectorModel(str(folder)), "eigenli-4", name="of/mteb"),
+            "lists": CompressedSearch(Failing(model, 100), "eigenli-4", name="of/lists"),
         }
+        wrapper = MultiVectorModel if installed_library() == "pylate" else MultiVectorWrapper
+        others["mteb"] = CompressedSearch(wrapper(str(folder)), "eigenli-4", name="of/mteb")
         expected = predictions(CompressedSearch(model, "eigenli-4"), Known(), tmp_path / "0")
         for name, search in others.items():
             assert isinstance(search, SearchProtocol)
@@ -198,7 +206,7 @@ class Failing:
         if not self.left:
             raise KeyboardInterrupt
         self.left -= 1
-        return self.model.encode(texts, is_query=is_query, **options)
+        return encoded(self.model, texts, is_query=is_query)
 
 
 class TestResumption:
@@ -247,8 +255,7 @@ class TestMemory:
                 gc.collect()
                 self.most = max(self.most, len(alive) + len(texts))
                 arrays = [
-                    tokens.view(Tokens)
-                    for tokens in model.encode(texts, is_query=is_query, **options)
+                    tokens.view(Tokens) for tokens in encoded(model, texts, is_query=is_query)
                 ]
                 alive.update(arrays)
                 return arrays

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.local_tasks import Reranked, TwoSubsets
 from helpers.tiny_collection import TEXTS, tiny_collection
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import tiny_model
 from typer.testing import CliRunner
 
 from pylate_eigenli import EigenLIIndex
@@ -24,7 +24,7 @@ from pylate_eigenli.evaluation.report import Report
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    model = tiny_colbert(folder, dim=16)
+    model = tiny_model(folder, dim=16)
     model.save(str(folder / "saved"))
     return model, str(folder / "saved")
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from helpers.tiny_collection import tiny_collection
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import tiny_model
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
+# All other programs need PyLate.
+MULTI_VECTOR = {"sentence_transformers_index"}
 ARGUMENTS = {
     "study": ["tiny", "--model", "MODEL", "-k", "4"],
     "mteb_eval": ["MODEL", "LocalRetrieval", "LocalReranking"],
@@ -23,12 +25,13 @@ ELSEWHERE = {"vidore_colqwen3"}
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model")
-    tiny_colbert(folder, dim=48).save(str(folder / "saved"))
+    tiny_model(folder, dim=48).save(str(folder / "saved"))
     return str(folder / "saved")
 
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in EXAMPLES.glob("*.py")} - ELSEWHERE))
-def test_example_runs(name, model, tmp_path, monkeypatch, capsys):
+def test_example_runs(name, model, tmp_path, monkeypatch, capsys, request):
+    request.getfixturevalue("multi_vector" if name in MULTI_VECTOR else "pylate")
     if name in NEEDS:
         pytest.importorskip(NEEDS[name])
     program = EXAMPLES / f"{name}.py"

@@ -7,13 +7,13 @@ import csv
 import pytest
 from benchmarks import pipelines
 from helpers.tiny_collection import tiny_collection
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import tiny_model
 
 
 def test_a_run_writes_a_table_and_plots(tmp_path):
     pytest.importorskip("matplotlib")
     collection = tiny_collection(tmp_path / "tiny")
-    tiny_colbert(tmp_path / "bert", dim=48).save(str(tmp_path / "model"))
+    tiny_model(tmp_path / "bert", dim=48).save(str(tmp_path / "model"))
     out = tmp_path / "out"
     systems = ["MaxSim, all tokens", "EigenLI", "SV exact, 1 bit + MaxSim"]
     pipelines.main(

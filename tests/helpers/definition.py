@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 Matrix = NDArray[np.float64]
 
@@ -43,6 +45,11 @@ def score(query: Any, document: Any, k: int, short_documents: str = "fill") -> f
         return float(inside)
     share = (k - len(w)) / (q.shape[1] - len(w))
     return float(inside + share * ((q**2).sum() - inside))
+
+
+def maxsim(queries: Any, documents: Any) -> Tensor:
+    """The MaxSim of padded queries and documents. Shape: (queries, documents)."""
+    return torch.einsum("qid,njd->qnij", queries, documents).amax(-1).sum(-1)
 
 
 def ranking(scores: Any, k: int) -> list[int]:

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import synthetic
-from pylate import retrieve
-from pylate.scores import colbert_scores
+from helpers.definition import maxsim
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError
 from pylate_eigenli.indexes.ann import accelerator
@@ -91,11 +90,16 @@ def test_a_search_finds_what_a_scan_finds_with_its_scores(make, documents, queri
         for hit in hits:
             if hit["id"] in known:
                 assert hit["score"] == pytest.approx(known[hit["id"]], rel=2e-3)  # of float16
-    assert ids(retrieve.ColBERT(index=index).retrieve(list(queries), k=4)) == ids(index(queries, 4))
     assert all(len(hits) == N for hits in index(queries, k=N + 50))
     # A subset is complete, ids that are not there are ignored, and none at all find nothing.
     assert all(sorted(hits) == [5, 77, 99] for hits in ids(index(queries, 10, [5, 77, 99, 12345])))
     assert ids(index(queries[:2], 10, [[1], []])) == [[1], []]
+
+
+def test_the_retriever_of_pylate_finds_what_a_search_finds(make, documents, queries, pylate):
+    index = make().add_documents(range(20), documents[:20])
+    retriever = pylate.retrieve.ColBERT(index=index)
+    assert ids(retriever.retrieve(list(queries), k=4)) == ids(index(queries, 4))
 
 
 def test_removed_documents_are_forgotten_and_later_ones_found(make, documents, queries):
@@ -137,7 +141,7 @@ def test_ids_are_told_apart_and_given_back_as_they_were(make, documents):
 def test_candidates_are_re_ranked_from_what_is_kept(make, documents, queries):
     index = make(keep_tokens="float16").add_documents(range(N), documents)
     results = index(queries, k=5, rerank="maxsim", n_candidates=N)
-    scores = colbert_scores(queries, documents)
+    scores = maxsim(queries, documents)
     for hits, row in zip(results, scores, strict=True):
         assert [hit["id"] for hit in hits] == row.topk(5).indices.tolist()
         assert hits[0]["score"] == pytest.approx(row.max().item(), rel=2e-3)

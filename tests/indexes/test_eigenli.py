@@ -3,11 +3,9 @@ from __future__ import annotations
 import copy
 
 import numpy as np
-import pylate.indexes.base
 import pytest
 import torch
 from helpers.definition import projector, ranking, score, unit_rows
-from pylate import rank, retrieve
 
 from pylate_eigenli import (
     EigenLIIndex,
@@ -17,6 +15,7 @@ from pylate_eigenli import (
     rerank,
 )
 from pylate_eigenli.indexes.exact_search import Panel
+from pylate_eigenli.scores.interface import RerankResult
 from pylate_eigenli.storage import Store
 
 D, K = 16, 5
@@ -94,11 +93,11 @@ class TestResults:
                 scores = {i: score(query, documents[i], K, short_documents) for i in range(42)}
                 assert_are_the_best(result, scores, k, PRECISION[dtype] * len(query))
 
-    def test_are_results_of_pylate(self, make, documents, queries):
+    def test_are_ids_and_scores(self, make, documents, queries):
         (result,) = make(k=K).add_documents(range(50), documents)(queries[:1])
         assert len(result) == 10
         for hit in result:
-            assert list(hit) == list(rank.RerankResult.__annotations__)
+            assert list(hit) == list(RerankResult.__annotations__) == ["id", "score"]
             assert type(hit["id"]) is int
             assert type(hit["score"]) is float
 
@@ -722,13 +721,14 @@ class TestProgress:
 
 
 class TestPyLate:
-    def test_is_one_of_its_indexes(self, make):
+    def test_is_one_of_its_indexes(self, make, pylate):
         assert isinstance(make(), pylate.indexes.base.Base)
+        assert RerankResult is pylate.rank.RerankResult
         assert make().is_end_to_end_index
 
-    def test_works_with_its_retriever(self, make, documents, queries):
+    def test_works_with_its_retriever(self, make, documents, queries, pylate):
         index = make(k=K).add_documents(documents_ids=range(50), documents_embeddings=documents)
-        retriever = retrieve.ColBERT(index=index)
+        retriever = pylate.retrieve.ColBERT(index=index)
         assert retriever.retrieve(queries_embeddings=queries, k=7) == index(queries, k=7)
         assert retriever.retrieve(queries_embeddings=queries[0], k=3) == index(queries[0], k=3)
         subset = [1, 2, 3]

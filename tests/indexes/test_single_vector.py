@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import synthetic
-from pylate.scores import colbert_scores
+from helpers.definition import maxsim
 
 from pylate_eigenli import (
     EigenLIIndex,
@@ -79,7 +79,7 @@ class TestReRanking:
     def test_by_maxsim_gives_maxsim_scores(self, make, documents, queries, keep):
         index = make(keep_tokens=keep).add_documents(range(300), documents)
         results = index(queries, k=5, rerank="maxsim", n_candidates=300)
-        scores = colbert_scores(queries, documents)
+        scores = maxsim(queries, documents)
         for hits, row in zip(results, scores, strict=True):
             best = row.topk(5).values
             for hit, value in zip(hits, best.tolist(), strict=True):

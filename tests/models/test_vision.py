@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from helpers.rendered import sheet
-from helpers.tiny_vision import BUILDERS
 from safetensors.torch import load_file, save_file
 
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.models.vision import VisionColBERT
+
+pytest.importorskip("colpali_engine", reason="needs pip install '.[vision]'")
+from helpers.tiny_vision import BUILDERS
 
 IMAGES = [sheet("wide", (300, 200)), sheet("high", (200, 300)), sheet("small", (120, 200))]
 QUERIES = ["how much?", "who was at the meeting of the board?", ""]
@@ -240,12 +243,14 @@ class TestRefuses:
             colqwen3.encode(IMAGES, is_query=True)
 
 
-def test_pylate_s_retrieval_program_runs_with_it(colqwen3: VisionColBERT, tmp_path: Path) -> None:
-    from pylate import retrieve
-
+def test_pylate_s_retrieval_program_runs_with_it(
+    colqwen3: VisionColBERT, tmp_path: Path, pylate: ModuleType
+) -> None:
     index = EigenLIIndex(str(tmp_path), k=16, show_progress=False)
     index.add_documents(["a", "b", "c"], colqwen3.encode(IMAGES, is_query=False))
-    scores = retrieve.ColBERT(index=index).retrieve(colqwen3.encode(QUERIES, is_query=True), k=3)
+    scores = pylate.retrieve.ColBERT(index=index).retrieve(
+        colqwen3.encode(QUERIES, is_query=True), k=3
+    )
     assert [{hit["id"] for hit in hits} for hits in scores] == [{"a", "b", "c"}] * 3
 
 

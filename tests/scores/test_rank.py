@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pylate.rank
 import pytest
 import torch
 from helpers.definition import ranking, score, unit_rows
@@ -28,7 +27,7 @@ class TestRerank:
             got = [hit["score"] for hit in result]
             np.testing.assert_allclose(got, [expected[j] for j in order], atol=1e-5)
 
-    def test_structure_equals_pylate(self, rng):
+    def test_structure_equals_pylate(self, rng, pylate):
         queries = [unit_rows(rng, 3, 8) for _ in range(2)]
         documents = [[unit_rows(rng, 5, 8) for _ in range(n)] for n in (3, 2)]
         arguments = {

@@ -6,13 +6,17 @@ import numpy as np
 import pytest
 import torch
 from helpers.definition import score
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import save_bert, tiny_colbert
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pylate import losses, scores
 
 from pylate_eigenli import EigenLIScores, compress
-from pylate_eigenli.scores.scores import eigenli_kd_scores, eigenli_scores, eigenli_scores_pairwise
+from pylate_eigenli.scores.scores import (
+    eigenli_kd_scores,
+    eigenli_scores,
+    eigenli_scores_pairwise,
+    eigenli_token_scores,
+)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -43,8 +47,10 @@ def _one_thread():
 
 
 @pytest.fixture(scope="module")
-def untrained(tmp_path_factory):
-    model = tiny_colbert(tmp_path_factory.mktemp("model"))
+def untrained(tmp_path_factory, pylate):
+    folder = tmp_path_factory.mktemp("model")
+    save_bert(folder)
+    model = tiny_colbert(folder, dim=8)
     return model, copy.deepcopy(model.state_dict())
 
 
@@ -65,7 +71,8 @@ class TestScoresOfBases:
         expected = torch.stack([eigenli_scores(q[i : i + 1], w[i])[0] for i in range(4)])
         torch.testing.assert_close(eigenli_kd_scores(q, w), expected)
 
-    def test_shapes_equal_pylate(self):
+    def test_shapes_equal_pylate(self, pylate):
+        scores = pylate.scores
         q, w = tokens(0, 4, 3, 6), orthonormal(1, 4, 2, 6)
         groups = orthonormal(2, 4, 5, 2, 6)
         assert eigenli_scores(q, w).shape == scores.colbert_scores(q, w).shape
@@ -81,6 +88,10 @@ class TestScoresOfBases:
         kept_w = [x[m.bool()] for x, m in zip(w, rows_mask, strict=True)]
         torch.testing.assert_close(
             eigenli_scores(q, w, queries_mask, rows_mask), eigenli_scores(kept_q, kept_w)
+        )
+        torch.testing.assert_close(
+            eigenli_scores_pairwise(q, w[:2], queries_mask, rows_mask[:2]),
+            eigenli_scores_pairwise(kept_q, kept_w[:2]),
         )
         got = eigenli_kd_scores(q, groups, queries_mask, rows_mask.expand(2, 3, 4))
         for i in range(2):
@@ -117,6 +128,7 @@ class TestScoresOfBases:
             lambda: eigenli_kd_scores(q, w[:, None]),
             lambda: EigenLIScores(k=3)(q, w[:, None]),
             lambda: EigenLIScores(k=3, distillation=True)(q, w[:, None]),
+            lambda: EigenLIScores(k=3)(q, w),
         ]
         for function in functions:
             expected = function()
@@ -128,14 +140,39 @@ class TestScoresOfBases:
             eigenli_scores_pairwise(tokens(0, 3, 2, 6), orthonormal(0, 2, 2, 6))
 
 
+class TestScoresOfTokens:
+    """The score function for evaluators."""
+
+    @pytest.mark.parametrize("short_documents", ["fill", "truncate"])
+    def test_equal_the_definition(self, short_documents):
+        queries = [tokens(0, n, 8).float() for n in (1, 4)]
+        documents = [tokens(1, n, 8).float() for n in (2, 30, 5)]
+        got = eigenli_token_scores(queries, documents, k=4, short_documents=short_documents)
+        expected = [[score(q, d, 4, short_documents) for d in documents] for q in queries]
+        torch.testing.assert_close(got, torch.tensor(expected), atol=1e-5, rtol=1e-5)
+        padded = torch.nn.utils.rnn.pad_sequence(queries, batch_first=True)
+        again = eigenli_token_scores(padded, documents, k=4, short_documents=short_documents)
+        torch.testing.assert_close(again, got)
+
+    def test_queries_of_another_dimension_are_refused(self):
+        with pytest.raises(ValueError, match="query 0 has dimension 6, expected 8"):
+            eigenli_token_scores(tokens(0, 1, 2, 6), tokens(1, 1, 9, 8), k=2)
+
+
 class TestEigenLIScores:
     """The scorer for training, which takes token embeddings."""
 
-    def test_layout_equals_colbert_scores(self):
+    def test_layout_equals_colbert_scores(self, pylate):
+        q, d = tokens(0, 3, 4, 8), tokens(1, 3, 2, 10, 8)
+        assert EigenLIScores(k=3)(q, d).shape == pylate.scores.ColBERTScores()(q, d).shape
+        got = EigenLIScores(k=3, distillation=True)(q, d)
+        assert got.shape == pylate.scores.colbert_kd_scores(q, d).shape
+
+    def test_groups_follow_each_other(self):
         q, d = tokens(0, 3, 4, 8), tokens(1, 3, 2, 10, 8)
         metric = EigenLIScores(k=3)
         got = metric(q, d)
-        assert got.shape == scores.ColBERTScores()(q, d).shape == (3, 6)
+        assert got.shape == (3, 6)
         for i in range(3):
             for group in range(3):
                 for slot in range(2):
@@ -146,9 +183,20 @@ class TestEigenLIScores:
         q, d = tokens(0, 3, 4, 8), tokens(1, 3, 5, 10, 8)
         everything = EigenLIScores(k=3)(q, d)
         got = EigenLIScores(k=3, distillation=True)(q, d)
-        assert got.shape == scores.colbert_kd_scores(q, d).shape
+        assert got.shape == (3, 5)
         for i in range(3):
             torch.testing.assert_close(got[i], everything[i, i * 5 : i * 5 + 5])
+
+    @pytest.mark.parametrize("preset", ["paper", "plus"])
+    def test_documents_without_groups_are_paired_with_their_queries(self, preset):
+        q, d = tokens(0, 3, 4, 8), tokens(1, 3, 10, 8)
+        metric = EigenLIScores(k=3, preset=preset)
+        masks = torch.arange(4) < torch.tensor([[2], [4], [1]]), torch.arange(10) < 7
+        masks = masks[0], masks[1].expand(3, 10)
+        expected = metric(q, d[:, None], masks[0], masks[1][:, None]).diagonal()
+        torch.testing.assert_close(
+            metric(q, d, queries_mask=masks[0], documents_mask=masks[1]), expected
+        )
 
     @pytest.mark.parametrize("distillation", [False, True])
     def test_masked_tokens_do_not_count(self, distillation):
@@ -214,7 +262,9 @@ class TestEigenLIScores:
             EigenLIScores(k=0)
         with pytest.raises(ValueError, match="sharpness must be positive"):
             EigenLIScores(sharpness=0)
-        with pytest.raises(ValueError, match=r"must have the shape .* got \(2, 4, 8\)"):
+        with pytest.raises(ValueError, match=r"must have the shape .* got \(4, 8\)"):
+            EigenLIScores(k=2)(tokens(0, 1, 2, 8), tokens(0, 4, 8))
+        with pytest.raises(ValueError, match="1 queries cannot be paired with 2 documents"):
             EigenLIScores(k=2)(tokens(0, 1, 2, 8), tokens(0, 2, 4, 8))
         with pytest.raises(ValueError, match=r"k=9 .* d=8"):
             EigenLIScores(k=9)(tokens(0, 1, 2, 8), tokens(0, 1, 1, 4, 8))
@@ -256,32 +306,34 @@ class TestTraining:
             history.append(value.item())
         return history
 
-    def test_contrastive_loss_falls(self, model, features):
-        loss = losses.Contrastive(model, score_metric=EigenLIScores(k=4))
+    def test_contrastive_loss_falls(self, model, features, pylate):
+        loss = pylate.losses.Contrastive(model, score_metric=EigenLIScores(k=4))
         history = self.train(model, loss, 10, features)
         assert history[-1] < 0.7 * history[0]
 
-    def test_cached_contrastive_loss_falls(self, model, features):
-        loss = losses.CachedContrastive(
+    def test_cached_contrastive_loss_falls(self, model, features, pylate):
+        loss = pylate.losses.CachedContrastive(
             model, score_metric=EigenLIScores(k=4), mini_batch_size=2, score_mini_batch_size=3
         )
         history = self.train(model, loss, 10, features)
         assert history[-1] < 0.7 * history[0]
 
-    def test_chunks_of_queries_do_not_change_the_loss(self, model, features):
+    def test_chunks_of_queries_do_not_change_the_loss(self, model, features, pylate):
         model.eval()
-        whole = losses.Contrastive(model, score_metric=EigenLIScores(k=4))
-        parts = losses.Contrastive(model, score_metric=EigenLIScores(k=4), score_mini_batch_size=3)
+        whole = pylate.losses.Contrastive(model, score_metric=EigenLIScores(k=4))
+        parts = pylate.losses.Contrastive(
+            model, score_metric=EigenLIScores(k=4), score_mini_batch_size=3
+        )
         torch.testing.assert_close(whole(features), parts(features))
 
-    def test_distillation_loss_falls(self, model):
+    def test_distillation_loss_falls(self, model, pylate):
         documents = [x for pair in zip(self.POSITIVES, self.NEGATIVES, strict=True) for x in pair]
         features = [
             model.tokenize(list(self.QUERIES), is_query=True),
             model.tokenize(documents, is_query=False, pad=True),
         ]
         labels = torch.tensor([[0.9, 0.1]] * 4)
-        loss = losses.Distillation(
+        loss = pylate.losses.Distillation(
             model, score_metric=EigenLIScores(k=4, distillation=True), normalize_scores=False
         )
         history = self.train(model, loss, 8, features, labels)

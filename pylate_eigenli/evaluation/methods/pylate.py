@@ -32,8 +32,8 @@ class PylateIndex(Method):
     def __init__(
         self, folder: Path, *, kind: str, needs: tuple[str, str] | None = None, **options: Any
     ) -> None:
-        if needs is not None:
-            require(*needs, f"PyLate's {kind} index")
+        for library, extra in [("pylate", "pylate"), *([needs] if needs else [])]:
+            require(library, extra, f"PyLate's {kind} index")
         self._tokens = StoredTokens(folder / "tokens")
         self._folder = folder / "index"
         self._kind, self._options = kind, options

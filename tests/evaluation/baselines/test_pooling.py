@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pylate.models import ColBERT
 from scipy.cluster.hierarchy import fcluster, linkage
 from sklearn.cluster import KMeans
 from threadpoolctl import threadpool_info
@@ -39,10 +38,15 @@ def sorted_rows(x):
     return x[np.lexsort(x.round(3).T)]
 
 
-def pylate_pool(document, **options):
+@pytest.fixture
+def pylate_pool(pylate):
     """PyLate's own pooling, which needs no model."""
-    (pooled,) = ColBERT.pool_embeddings_hierarchical(None, [torch.from_numpy(document)], **options)
-    return pooled.numpy()
+    pool = pylate.models.ColBERT.pool_embeddings_hierarchical
+
+    def pooled(document, **options):
+        return pool(None, [torch.from_numpy(document)], **options)[0].numpy()
+
+    return pooled
 
 
 class TestPooling:
@@ -152,27 +156,27 @@ class TestWard:
 class TestWardBesidePyLates:
     """What `pooling` says of ``ColBERT.pool_embeddings_hierarchical``."""
 
-    def test_both_find_groups_that_are_tighter_than_apart(self):
+    def test_both_find_groups_that_are_tighter_than_apart(self, pylate_pool):
         document, _ = groups(np.random.default_rng(9), k=8, size=6)
         theirs = pylate_pool(document, pool_factor=6, protected_tokens=0)
         ours = pool_ward(collect([document]), 8).tokens
         assert (np.linalg.norm(theirs, axis=1) < 0.999).all()
         np.testing.assert_allclose(sorted_rows(ours), sorted_rows(unit(theirs)), atol=1e-6)
 
-    def test_a_single_cluster_is_the_mean_in_both(self):
+    def test_a_single_cluster_is_the_mean_in_both(self, pylate_pool):
         document = random_document(np.random.default_rng(10), 30)
         theirs = pylate_pool(document, pool_factor=30, protected_tokens=0)
         ours = pool_ward(collect([document]), 1).tokens
         np.testing.assert_allclose(ours, unit(theirs), atol=1e-6)
 
-    def test_protected_tokens_are_kept_in_front_of_the_rest(self):
+    def test_protected_tokens_are_kept_in_front_of_the_rest(self, pylate_pool):
         document, _ = groups(np.random.default_rng(11), k=8, size=6)
         theirs = pylate_pool(np.concatenate([document[:1], document]), pool_factor=6)
         np.testing.assert_array_equal(theirs[0], document[0])
         ours = pool_ward(collect([document]), 8).tokens
         np.testing.assert_allclose(sorted_rows(ours), sorted_rows(unit(theirs[1:])), atol=1e-6)
 
-    def test_otherwise_they_differ_by_the_distance_only(self):
+    def test_otherwise_they_differ_by_the_distance_only(self, pylate_pool):
         document = random_document(np.random.default_rng(12), 80)
         theirs = unit(pylate_pool(document, pool_factor=10, protected_tokens=0))
         cosines = document @ document.T

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from pylate import rank
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex
 from pylate_eigenli.evaluation.baselines import Muvera, pool_kmeans, pool_ward
@@ -137,14 +136,14 @@ class TestScanned:
             np.testing.assert_allclose(hits.scores, row[best], rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(row[hits.rows], hits.scores, rtol=1e-4, atol=1e-5)
 
-    def test_full_ranks_like_pylate(self, items, queries, tmp_path):
+    def test_full_ranks_like_pylate(self, items, queries, tmp_path, pylate):
         # Documents of many tokens, so that no query token is farther than a right angle from all
         # of them: PyLate pads with zeros, which would then be the nearest.
         long = [np.float32(item) for item in items[:50] if len(item) > 20]
         ids = list(range(len(long)))
         found = built("full", long, tmp_path, (0, 10, len(long))).search(queries, k=10)
         for query, hits in zip(queries, found, strict=True):
-            (expected,) = rank.rerank([ids], [query.numpy()], [long])
+            (expected,) = pylate.rank.rerank([ids], [query.numpy()], [long])
             assert hits.rows.tolist() == [hit["id"] for hit in expected[:10]]
             np.testing.assert_allclose(
                 hits.scores, [hit["score"] for hit in expected[:10]], rtol=1e-5
