@@ -29,6 +29,7 @@ from .inputs import checked_k, document_batches, grouped_ids, several
 from .results import Found
 
 _VECTOR_BYTES = 16 << 20
+_TOKENS_AT_ONCE = 256
 
 
 class DocumentIndex(Base, Generic[SettingsT, CodecT]):
@@ -345,12 +346,14 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         unknown = self._documents.missing(state, ids)
         if unknown:
             raise UnknownDocumentError(f"no document {unknown[0]!r} in the index")
-        alone = self._queries(state, [query_embeddings], idf, background).alone()
-        result = np.zeros((len(ids), len(alone)), np.float32)
-        if ids:
-            row_of = {document_id: row for row, document_id in enumerate(ids)}
+        query = self._queries(state, [query_embeddings], idf, background)
+        result = np.zeros((len(ids), len(query.plain.tokens)), np.float32)
+        row_of = {document_id: row for row, document_id in enumerate(ids)}
+        # Some at a time: as a query of its own, each token becomes a vector of D numbers.
+        for begin in range(0, result.shape[1] if ids else 0, _TOKENS_AT_ONCE):
+            alone = query.alone(slice(begin, begin + _TOKENS_AT_ONCE))
             asked = self._request(state, alone, len(ids), **request)
-            for token, hits in enumerate(self._documents.search(state, asked, ids)):
+            for token, hits in enumerate(self._documents.search(state, asked, ids), begin):
                 result[[row_of[document_id] for document_id in hits.ids], token] = hits.scores
         return result
 

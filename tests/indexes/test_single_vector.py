@@ -56,6 +56,16 @@ def overlap(found, expected):
     return np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs])
 
 
+@pytest.mark.parametrize("backend", ["voyager", "faiss"])
+def test_no_more_candidates_take_memory_than_there_are_documents(
+    backend, make, documents, queries
+) -> None:
+    index = make(backend=backend).add_documents(range(300), documents).build()
+    index.remove_documents([7])
+    # As many numbers for each query would fill 80 TB.
+    assert ids(index(queries, k=10, n_candidates=10**12)) == ids(index(queries, 10, range(300)))
+
+
 class TestTheScoreIsOneInnerProduct:
     def test_float32_vectors_give_the_scores_of_the_subspaces(
         self, make, documents, queries, exact

@@ -62,7 +62,7 @@ class Accelerator:
         covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
         # Removed documents may be among the answers: ask for as many more.
         dead = len(backend) - int(alive[:covered].sum())
-        found, _ = backend.search(vectors.numpy(), n + min(dead, len(backend)))
+        found, _ = backend.search(vectors.numpy(), min(n + max(dead, 0), len(backend)))
         candidates = []
         for row_labels in found:
             rows = np.searchsorted(labels, row_labels[row_labels >= 0])
