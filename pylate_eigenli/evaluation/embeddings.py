@@ -18,26 +18,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
+from ..models.fingerprint import fingerprint
 from ..storage.disk import replace_file
 from ..tokens import offsets_of
 
 _TEXTS_PER_PART = 2048
-# Attributes of PyLate's and this library's models that change the embeddings.
-_OPTIONS = (
-    "query_prefix",
-    "document_prefix",
-    "query_length",
-    "document_length",
-    "do_query_expansion",
-    "attend_to_expansion_tokens",
-    "skiplist_words",
-    "prompts",
-    "default_prompt_name",
-    "dtype",
-    "revision",
-    "max_visual_tokens",
-    "image_tokens_only",
-)
 
 
 @dataclass(frozen=True)
@@ -67,21 +52,10 @@ class TokenFile:
         raise IndexError(i)
 
 
-def identity(model: Any, model_name: str) -> list[Any]:
-    """Return the identity of a model as JSON values: embeddings depend on it and on the text.
-
-    A model is identified by its name, and one in a folder also by the times its files were written.
-    """
-    folder = Path(model_name)
-    files = sorted(folder.rglob("*")) if folder.is_dir() else []
-    written = [(str(file.relative_to(folder)), file.stat().st_mtime_ns) for file in files]
-    return [model_name, written, [str(getattr(model, name, None)) for name in _OPTIONS]]
-
-
-def fingerprint(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
+def embeddings_key(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
     """Return a hash of everything that the embeddings of texts depend on."""
-    digest = hashlib.sha256()
-    digest.update(json.dumps([identity(model, model_name), is_query]).encode())
+    known_by = [model_name, fingerprint(model, model_name), is_query]
+    digest = hashlib.sha256(json.dumps(known_by).encode())
     for text in texts:
         digest.update(len(text).to_bytes(8, "little") + text.encode())
     return digest.hexdigest()[:20]
@@ -116,7 +90,7 @@ def encode_cached(
     show_progress
         Whether to show a progress bar.
     """
-    folder = Path(cache) / fingerprint(model, model_name, texts, is_query=is_query)
+    folder = Path(cache) / embeddings_key(model, model_name, texts, is_query=is_query)
     folder.mkdir(parents=True, exist_ok=True)
     parts = []
     noun = "queries" if is_query else "documents"

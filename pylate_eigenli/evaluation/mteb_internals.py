@@ -5,6 +5,7 @@ Nothing else in this package imports from a private module of mteb or calls a pr
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -48,12 +49,22 @@ def prompt_of(prompts: Any, task_metadata: Any, *, is_query: bool) -> str | None
     return prompt
 
 
-def encode_of(model: Any) -> Any:
-    """Return the ``encode`` of an encoder of mteb.
+def encode(model: Any, inputs: Any, **options: Any) -> Any:
+    """Encode batches with an encoder of mteb, and with those of the options that it has.
 
-    mteb's PyLate models hide theirs, so that mteb itself searches with PLAID.
+    mteb's late-interaction models hide their ``encode``, so that mteb searches with their own
+    ``search``.
     """
-    return getattr(model, "encode", None) or model._encode
+    encode = getattr(model, "encode", None) or model._encode
+    parameters = inspect.signature(encode).parameters
+    if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters.values()):
+        options = {name: value for name, value in options.items() if name in parameters}
+    return encode(inputs, **options)
+
+
+def modalities(task_metadata: Any, *, is_query: bool) -> list[str]:
+    """Return what the queries or documents of a task consist of: "text", "image" or both."""
+    return list(task_metadata.get_modalities(prompt_type(is_query)))
 
 
 def convert(task: Any) -> None:

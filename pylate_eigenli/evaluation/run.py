@@ -26,7 +26,7 @@ from ..storage.disk import make_folder, replace_file
 from ..tokens import TokenBatch, collect
 from . import beir, metrics, mteb_data
 from .beir import Collection
-from .embeddings import TokenFile, encode_cached, fingerprint
+from .embeddings import TokenFile, embeddings_key, encode_cached
 from .methods import Hits, Method, Spec, parse
 
 CUTOFFS = (10, 100, 1000)
@@ -157,7 +157,7 @@ def evaluate(
             (list(collection.corpus.values()), False),
             (list(collection.queries.values()), True),
         )
-        key = [fingerprint(model, model_name, texts, is_query=q) for texts, q in sides]
+        key = [embeddings_key(model, model_name, texts, is_query=q) for texts, q in sides]
         documents, queries = (
             partial(
                 encode_cached,
