@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, NoReturn
+from typing import Any, ClassVar, Generic, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -455,10 +455,15 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
             return None
         return self._collection.codec(state).width(dim)
 
+    @property
+    def _keeps(self) -> Literal["tokens", "bases"] | None:
+        """Which rows of documents the index keeps."""
+        return "bases"
+
     def get_documents_embeddings(  # type: ignore[override]
         self, documents_ids: Sequence[Sequence[DocumentId]]
     ) -> list[list[NDArray[np.float32]]]:
-        """Return what is kept of documents, in the structure of the ids.
+        """Return the token embeddings of documents, if the index keeps them.
 
         Parameters
         ----------
@@ -467,12 +472,42 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
 
         Returns
         -------
-        For each id a matrix. Shape: (rows, d), float32.
+        In the structure of the ids, the tokens of each document. Shape: (tokens, d), float32.
         """
         groups = grouped_ids(documents_ids)
-        flat = [document_id for ids in groups for document_id in ids]
-        matrices = iter(self._documents.kept(self._snapshot, flat))
-        return [[next(matrices) for _ in ids] for ids in groups]
+        rows = iter(self._kept("tokens", [document_id for ids in groups for document_id in ids]))
+        return [[next(rows) for _ in ids] for ids in groups]
+
+    def bases(self, documents_ids: Iterable[DocumentId]) -> list[NDArray[np.float32]]:
+        """Return the bases of documents, if the index keeps them.
+
+        Parameters
+        ----------
+        documents_ids
+            Ids of documents.
+
+        Returns
+        -------
+        The directions of each document, times the root of their weights. Shape: (rank, d), float32.
+        """
+        return self._kept("bases", checked_ids(several(documents_ids)))
+
+    def _kept(
+        self, wanted: Literal["tokens", "bases"], ids: list[DocumentId]
+    ) -> list[NDArray[np.float32]]:
+        state = self._snapshot
+        if self._keeps != wanted:
+            elsewhere = {
+                "bases": ": index.bases(ids) returns them",
+                "tokens": ": compress(index.get_documents_embeddings([ids])[0]) makes bases of them",
+                None: "",
+            }
+            option = {"tokens": 'keep_tokens="float16"', "bases": "keep_bases=True"}[wanted]
+            raise ValueError(
+                f"the index keeps {self._keeps or 'vectors'}, not {wanted}{elsewhere[self._keeps]}; "
+                f"EigenLISVIndex({option}) keeps {wanted}"
+            )
+        return self._documents.kept(state, ids)
 
 
 def as_results(found: Iterable[Found]) -> list[list[RerankResult]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ from ..spectral.background import Queries
 from ..spectral.filters import SpectralFilter
 from ..spectral.settings import Centering, Preset, with_preset
 from ..spectral.subspace import ShortDocuments
-from ..storage import DocumentId, Snapshot
+from ..storage import Snapshot
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.projection import SVProjection, TokenProjection
 from ..vectors.quantization import VectorDtype
@@ -291,15 +291,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         ]
         return float(np.mean(shares)) if shares else 1.0
 
-    def get_documents_embeddings(  # type: ignore[override]
-        self, documents_ids: Sequence[Sequence[DocumentId]]
-    ) -> list[list[NDArray[np.float32]]]:
-        """Return the token embeddings, or else the bases, that are kept, in the structure of the ids.
-
-        Returns
-        -------
-        For each id a matrix. Shape: (tokens, d) or (rank, d), float32.
-        """
-        if not self.settings.keeps_rows:
-            raise ValueError("the index keeps neither tokens nor bases")
-        return super().get_documents_embeddings(documents_ids)
+    @property
+    def _keeps(self) -> Literal["tokens", "bases"] | None:
+        if self.settings.keep_tokens != "none":
+            return "tokens"
+        return "bases" if self.settings.keep_bases else None

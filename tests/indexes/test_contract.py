@@ -142,8 +142,10 @@ def test_candidates_are_re_ranked_from_what_is_kept(make, documents, queries):
         assert [hit["id"] for hit in hits] == row.topk(5).indices.tolist()
         assert hits[0]["score"] == pytest.approx(row.max().item(), rel=2e-3)
     assert ids(index(queries, k=5, rerank="eigenli")) == ids(index(queries, k=5))
-    ((rows,),) = index.get_documents_embeddings([[3]])
+    (rows,), none, others = index.get_documents_embeddings([[3], [], [5, 3]])
     np.testing.assert_allclose(rows, documents[3].numpy(), atol=1e-3)
+    assert none == []
+    np.testing.assert_array_equal(others[1], rows)
     with pytest.raises(UnknownDocumentError, match="'b'"):
         index.get_documents_embeddings([["b"]])
 

@@ -383,7 +383,7 @@ class TestAdding:
 
     def test_compressed_documents_are_those_of_lapack(self, make, documents):
         index = make(k=K, dtype="float32").add_documents(range(50), documents)
-        (bases,) = index.get_documents_embeddings([range(50)])
+        bases = index.bases(range(50))
         for basis, document in zip(bases, documents, strict=True):
             np.testing.assert_allclose(basis.T @ basis, projector(document, K), atol=1e-3)
 
@@ -499,7 +499,7 @@ class TestSettings:
             assert index.settings.short_documents == "truncate"
             assert index.dim == D
         make().add_documents("b", documents[9])
-        first, second = make().get_documents_embeddings([["a", "b"]])[0]
+        first, second = make().bases(["a", "b"])
         np.testing.assert_array_equal(first, second)
 
     def test_defaults(self, make):
@@ -565,26 +565,24 @@ class TestSettings:
 
 class TestStoredBases:
     @pytest.mark.parametrize("dtype", PRECISION)
-    def test_have_the_structure_of_the_ids(self, make, documents, dtype):
+    def test_come_in_the_order_of_the_ids(self, make, documents, dtype):
         index = make(k=K, dtype=dtype)
         index.add_documents(range(40), documents[:40]).add_documents(["x", "y"], documents[40:42])
-        bases = index.get_documents_embeddings([["y", 3, 3, "x"], [], [12]])
-        assert [len(group) for group in bases] == [4, 0, 1]
-        for group, sources in zip(bases, ([41, 3, 3, 40], [], [12]), strict=True):
-            for basis, source in zip(group, sources, strict=True):
-                assert basis.dtype == np.float32
-                assert basis.shape == (min(K, len(documents[source])), D)
-                np.testing.assert_allclose(
-                    basis @ basis.T, np.eye(len(basis)), atol=PRECISION[dtype]
-                )
+        assert index.bases([]) == []
+        for basis, source in zip(index.bases(["y", 3, 3, "x"]), [41, 3, 3, 40], strict=True):
+            assert basis.dtype == np.float32
+            assert basis.shape == (min(K, len(documents[source])), D)
+            np.testing.assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=PRECISION[dtype])
 
     def test_unknown_ids_are_named(self, make, documents):
         index = make(k=K).add_documents(range(5), documents[:5])
         with pytest.raises(UnknownDocumentError, match="no document 'x'"):
-            index.get_documents_embeddings([[1], [2, "x"]])
+            index.bases([1, 2, "x"])
 
-    def test_a_flat_list_is_refused(self, make, documents):
+    def test_are_not_given_for_tokens(self, make, documents):
         index = make(k=K).add_documents(range(5), documents[:5])
+        with pytest.raises(ValueError, match=r"keeps bases, not tokens: index.bases\(ids\)"):
+            index.get_documents_embeddings([[1]])
         with pytest.raises(TypeError, match="list of lists"):
             index.get_documents_embeddings([1, 2])
 
@@ -683,6 +681,7 @@ class TestClosing:
             lambda: index.add_documents("a", documents[0]),
             lambda: index.remove_documents(1),
             lambda: index.get_documents_embeddings([[1]]),
+            lambda: index.bases([1]),
             lambda: len(index),
             lambda: 1 in index,
             index.stats,

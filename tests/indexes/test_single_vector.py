@@ -210,7 +210,14 @@ class TestBadInput:
             index.get_documents_embeddings([["b"]])
         rows = index.get_documents_embeddings([["a"]])[0][0]
         np.testing.assert_allclose(rows, documents[0].numpy(), atol=1e-3)
-        with pytest.raises(ValueError, match="keeps neither"):
-            make(index_name="bare").add_documents(["a"], documents[:1]).get_documents_embeddings(
-                [["a"]]
-            )
+        with pytest.raises(ValueError, match=r"keeps tokens, not bases: compress\("):
+            index.bases(["a"])
+        bare = make(index_name="bare").add_documents(["a"], documents[:1])
+        with pytest.raises(
+            ValueError, match=r"keeps vectors, not tokens; .*keep_tokens=\"float16\""
+        ):
+            bare.get_documents_embeddings([["a"]])
+        with pytest.raises(ValueError, match=r"keeps vectors, not bases; .*keep_bases=True"):
+            bare.bases(["a"])
+        based = make(index_name="based", keep_bases=True).add_documents(["a"], documents[:1])
+        assert based.bases(["a"])[0].shape == (K, D)
