@@ -19,7 +19,7 @@ from ..storage import Snapshot
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.projection import SVProjection, TokenProjection
 from ..vectors.quantization import VectorDtype
-from . import databases
+from . import databases, foreign_options
 from .ann.accelerator import Accelerator
 from .base import DocumentIndex, as_results
 from .codecs import VectorCodec
@@ -118,6 +118,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     uri, token
         Where a vector database is and what it wants to see: see
         :func:`pylate_eigenli.indexes.databases.connect`. The uri is remembered, the token never written.
+    foreign
+        Options of PyLate's other indexes: an error says what to use instead.
 
     Examples
     --------
@@ -161,7 +163,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         show_progress: bool = True,
         uri: str | None = None,
         token: str | None = None,
+        **foreign: Any,
     ) -> None:
+        foreign_options.refuse(type(self), foreign, device)
         if backend in databases.NAMES and dtype is None:
             dtype = "float32"
         settings = with_preset(

@@ -59,7 +59,7 @@ def make(request, tmp_path, monkeypatch):
     opened = []
 
     def make(**more):
-        opened.append(EigenLISVIndex(str(tmp_path), **options, **more))
+        opened.append(EigenLISVIndex(str(tmp_path), **{**options, **more}))
         return opened[-1]
 
     make.options = options
@@ -132,6 +132,12 @@ def test_ids_are_told_apart_and_given_back_as_they_were(make, documents):
     assert "1" not in index
     with pytest.raises(ValueError, match="twice"):
         index.add_documents(["x", "x"], documents[:2])
+
+
+def test_by_default_k_is_at_most_the_dimension(make, documents):
+    index = make(k=None).add_documents(range(N), documents)
+    assert index.settings.k == min(32, documents[0].shape[1])
+    assert index.add_documents(["again"], documents[:1]).settings.k == index.settings.k
 
 
 def test_candidates_are_re_ranked_from_what_is_kept(make, documents, queries):

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import copy
+from inspect import signature
 
 import numpy as np
 import pylate.indexes.base
 import pytest
 import torch
 from helpers.definition import projector, ranking, score, unit_rows
-from pylate import rank, retrieve
+from pylate import indexes, rank, retrieve
 
 from pylate_eigenli import (
     EigenLIIndex,
+    EigenLISVIndex,
     IndexFormatError,
     IndexLockedError,
     UnknownDocumentError,
@@ -501,6 +503,26 @@ class TestSettings:
         make().add_documents("b", documents[9])
         first, second = make().bases(["a", "b"])
         np.testing.assert_array_equal(first, second)
+
+    def test_by_default_k_is_at_most_the_dimension(self, make, documents):
+        assert make().add_documents("a", documents[9]).settings.k == min(32, D)
+        assert make().settings.k == min(32, D)
+        with pytest.raises(ValueError, match="k"):
+            make("other", k=D + 1).add_documents("a", documents[9])
+
+    @pytest.mark.parametrize("index_type", [EigenLIIndex, EigenLISVIndex])
+    def test_options_of_other_indexes_are_told_what_to_use_instead(self, index_type, tmp_path):
+        others = [indexes.PLAID, indexes.Voyager, indexes.ScaNN]
+        theirs = {name for other in others for name in signature(other).parameters}
+        ours = set(signature(index_type).parameters)
+        for name in theirs - ours - {"kwargs"}:
+            with pytest.raises(TypeError, match=f"{index_type.__name__} has no option '{name}'"):
+                index_type(str(tmp_path / "index"), **{name: 1})
+        with pytest.raises(TypeError, match=r"nbits.*EigenLISVIndex"):
+            index_type(str(tmp_path / "index"), nbits=2)
+        with pytest.raises(TypeError, match=r"one device: .* such as 'cpu', not \['cpu'\]"):
+            index_type(str(tmp_path / "index"), device=["cpu"])
+        assert not list(tmp_path.iterdir())
 
     def test_defaults(self, make):
         settings = make().settings
