@@ -21,7 +21,7 @@ from ..spectral.settings import check_query_options
 from ..storage import DocumentId, Snapshot
 from ..storage.ids import checked_id, checked_ids
 from ..storage.manifest import Manifest
-from ..tokens import collect
+from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
 from .collection import CodecT, Collection, SettingsT
 from .documents import DocumentStore, SearchRequest, Subset, TokenBatches, progress_bar
@@ -261,7 +261,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
                 )
             if dim is None:
                 raise ValueError("the index holds no documents: add some, then call fit_queries")
-            tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+            tokens = _collect_queries(queries_embeddings, dim)
             self._collection.keep(transaction, self._collection.codec(base).with_queries(tokens))
             if self._companion is not None:
                 self._companion(base.generation + 1)
@@ -366,7 +366,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     ) -> Queries:
         """Return queries as they meet the documents of a state."""
         settings, dim = self._collection.settings(state), self._collection.dim(state)
-        tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+        tokens = _collect_queries(queries_embeddings, dim)
         idf = settings.idf if idf is None else idf
         share = settings.background if background is None else background
         check_query_options(idf, share)
@@ -508,6 +508,10 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
                 f"EigenLISVIndex({option}) keeps {wanted}"
             )
         return self._documents.kept(state, ids)
+
+
+def _collect_queries(embeddings: Any, dim: int | None) -> TokenBatch:
+    return collect(embeddings, dim=dim, device="cpu", names="query", longest=LONGEST_QUERY_TOKEN)
 
 
 def as_results(found: Iterable[Found]) -> list[list[RerankResult]]:

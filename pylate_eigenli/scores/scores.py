@@ -24,7 +24,7 @@ def as_given(x: Tensor) -> torch.autocast:
     return torch.autocast(x.device.type, enabled=False)
 
 
-def moments_of(vectors: Any, mask: Any) -> Tensor:
+def moments_of(vectors: Any, mask: Any, names: str = "embeddings", ndim: int = 0) -> Tensor:
     """Return the second moments of vectors, in float32 or float64.
 
     Parameters
@@ -33,6 +33,8 @@ def moments_of(vectors: Any, mask: Any) -> Tensor:
         Shape: (..., n, d), or a list of (n_i, d).
     mask
         Vectors to count; None for all. Shape: (..., n).
+    names, ndim
+        Name of the vectors in error messages, and number of dimensions that they must have.
 
     Returns
     -------
@@ -41,8 +43,15 @@ def moments_of(vectors: Any, mask: Any) -> Tensor:
     x = pad(vectors)
     # Sums of many squares are too inaccurate in half precision.
     x = x.to(torch.promote_types(x.dtype, torch.float32))
+    if ndim and x.ndim != ndim:
+        raise ValueError(f"{names} must be {ndim}-D, got the shape {tuple(x.shape)}")
     if mask is not None:
-        x = x * torch.as_tensor(mask, device=x.device).to(x.dtype).unsqueeze(-1)
+        mask = torch.as_tensor(mask, device=x.device)
+        if mask.shape != x.shape[:-1]:
+            raise ValueError(
+                f"{names} have the shape {tuple(x.shape)}, but their mask {tuple(mask.shape)}"
+            )
+        x = x * mask.to(x.dtype).unsqueeze(-1)
     with as_given(x):
         return x.mT @ x
 
@@ -78,8 +87,9 @@ def eigenli_scores(
     >>> eigenli_scores(queries, bases)
     tensor([[1.3600, 0.6400, 0.0000]])
     """
-    queries = moments_of(queries_embeddings, queries_mask)
-    documents = moments_of(documents_bases, documents_mask)
+    queries = moments_of(queries_embeddings, queries_mask, "queries_embeddings", 3)
+    documents = moments_of(documents_bases, documents_mask, "documents_bases", 3)
+    _check_dimensions(queries, documents)
     with as_given(queries):
         return queries.flatten(1) @ documents.flatten(1).to(queries).mT
 
@@ -106,7 +116,9 @@ def eigenli_scores_pairwise(queries_embeddings: Any, documents_bases: Any) -> Te
     >>> eigenli_scores_pairwise(queries, bases)
     tensor([1.0000, 0.6400])
     """
-    queries, documents = moments_of(queries_embeddings, None), moments_of(documents_bases, None)
+    queries = moments_of(queries_embeddings, None, "queries_embeddings", 3)
+    documents = moments_of(documents_bases, None, "documents_bases", 3)
+    _check_dimensions(queries, documents)
     if len(queries) != len(documents):
         raise ValueError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
     return (queries * documents.to(queries)).sum((-2, -1))
@@ -143,7 +155,18 @@ def eigenli_kd_scores(
     >>> eigenli_kd_scores(queries, bases)
     tensor([[0.3600, 0.6400]])
     """
-    queries = moments_of(queries_embeddings, queries_mask)
-    documents = moments_of(documents_bases, documents_mask)
+    queries = moments_of(queries_embeddings, queries_mask, "queries_embeddings", 3)
+    documents = moments_of(documents_bases, documents_mask, "documents_bases", 4)
+    _check_dimensions(queries, documents)
+    if len(queries) != len(documents):
+        raise ValueError(f"{len(queries)} queries, but candidates of {len(documents)}")
     with as_given(queries):
         return torch.einsum("aij,abij->ab", queries, documents.to(queries))
+
+
+def _check_dimensions(queries: Tensor, documents: Tensor) -> None:
+    if queries.shape[-1] != documents.shape[-1]:
+        raise ValueError(
+            f"queries have dimension {queries.shape[-1]}, but documents have dimension "
+            f"{documents.shape[-1]}"
+        )

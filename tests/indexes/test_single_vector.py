@@ -128,6 +128,14 @@ class TestReRanking:
             with pytest.raises(ValueError, match="dimension 5, expected 24"):
                 index(queries[:1], k=5, rerank=rerank, n_candidates=20)
 
+    def test_tokens_that_float16_cannot_hold_are_refused(self, make, documents, queries):
+        documents = 1e5 * documents
+        with pytest.raises(ValueError, match=r"document 7: token 16 has values beyond 65,504"):
+            make(keep_tokens="float16").add_documents([7], documents[:1])
+        index = make(keep_tokens="int8").add_documents(range(300), documents)
+        for hits in index(queries, k=5, rerank="maxsim"):
+            assert np.isfinite([hit["score"] for hit in hits]).all()
+
     def test_without_anything_to_score_from_is_refused(self, make, documents):
         index = make().add_documents(range(300), documents)
         for rerank in ("maxsim", "eigenli"):
