@@ -41,6 +41,7 @@ from pylate_eigenli.corpus.sources import Part
 
 _DIM, _DIRECTIONS = 8, 3
 _FILE_SIZES = (0, 100, 1000, 3000, 8000, 20_000)
+_PAGES = 30
 _QUICKLY = 0.7  # of the time that all changes take: most kills come while they are made
 
 
@@ -138,27 +139,18 @@ class _Reader:
 class Pages:
     """An index of the pages of a folder, brought up to date with it."""
 
-    def _files(self, folder: Path) -> Path:
-        files = folder.parent / "files"
-        files.mkdir(exist_ok=True)
-        return files
+    def __init__(self) -> None:
+        self._files = Path(tempfile.mkdtemp())
+        for n in range(_PAGES):
+            (self._files / f"{n}.png").touch()
 
     def add(self, folder: Path, numbers: Sequence[int], version: int, **options: Any) -> None:
-        files = self._files(folder)
-        if options:  # an override
-            shutil.rmtree(files)
-            files.mkdir()
-        for n in numbers:
-            (files / f"{n}.png").touch()
         with PageIndex(folder, model=_Eyes(), k=_DIRECTIONS, **options) as index:
-            index.update(_Reader(files, numbers, version), show_progress=False)
+            index.update(_Reader(self._files, numbers, version), show_progress=False)
 
     def remove(self, folder: Path, numbers: Sequence[int]) -> None:
-        files = self._files(folder)
-        for n in numbers:
-            (files / f"{n}.png").unlink(missing_ok=True)
         with PageIndex(folder, model=_Eyes()) as index:
-            index.update(_Reader(files, [], 0), show_progress=False)
+            index.remove([f"{n}.png" for n in numbers])
 
     def compact(self, folder: Path) -> None:
         with PageIndex(folder, model=_Eyes()) as index:
@@ -166,9 +158,8 @@ class Pages:
 
     def contents(self, folder: Path) -> list[Any]:
         with PageIndex(folder, model=_Eyes()) as index:
-            found = _vectors(index.index)
-            files = [sorted(index.of_file(f"{n}.png").items()) for n in range(40)]
-            return [found, files]
+            files = [sorted(index.of_file(f"{n}.png").items()) for n in range(_PAGES)]
+            return [_vectors(index.index), files]
 
 
 def _vectors(index: Any) -> list[Any]:
@@ -365,10 +356,6 @@ class Trial:
                 done = event[1] if event[0] == "noted" else done
             position = moment
             victim = self._victim(0)
-            shutil.copytree(
-                folder.parent, victim.parent, ignore=shutil.ignore_patterns("index"),
-                dirs_exist_ok=True,
-            )  # fmt: skip
             disk.cut(victim, self._chance)
             self.report.power_cuts += 1
             self.check(victim, done, f"power cut after event {moment}")
