@@ -15,6 +15,9 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+LONGEST_QUERY_TOKEN = 1e7
+"""The square of the score of a query of 10,000 such tokens is still a float32."""
+
 
 def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
     """Return the offsets of consecutive items: the start of each item, and the end of the last.
@@ -128,6 +131,7 @@ def collect(
     dtype: torch.dtype = torch.float32,
     device: str | torch.device | None = None,
     names: Sequence[str] | str = "document",
+    longest: float = float(np.finfo(np.float32).max),
 ) -> TokenBatch:
     """Convert embeddings of any accepted form to a :class:`TokenBatch`.
 
@@ -147,6 +151,8 @@ def collect(
     names
         Names of the items in error messages: a list of names, or a noun to which the number of
         the item is appended.
+    longest
+        Length that no token may exceed.
 
     Examples
     --------
@@ -162,7 +168,7 @@ def collect(
     if isinstance(embeddings, Tensor) and embeddings.ndim == 3 and mask is None:
         whole = _collect_padded(embeddings, dim, dtype, device)
         if whole is not None:
-            return _drop_padding(whole, name)
+            return _drop_padding(whole, name, longest)
     items = list(split_items(embeddings))
     if not items:
         noun = names if isinstance(names, str) else "document"
@@ -189,7 +195,7 @@ def collect(
         rows.append(matrix.to(device=device or rows[0].device if rows else device, dtype=dtype))
 
     batch = TokenBatch(torch.cat(rows), offsets_of([len(row) for row in rows]))
-    return _drop_padding(batch, name)
+    return _drop_padding(batch, name, longest)
 
 
 def _collect_padded(
@@ -210,19 +216,37 @@ def _split_mask(mask: Any, n_items: int) -> list[Tensor]:
     return masks
 
 
-def _drop_padding(batch: TokenBatch, name: Any) -> TokenBatch:
-    """Remove zero rows; raise an error for NaN, infinity and items without any other row."""
+def place_of(row: int, offsets: NDArray[np.int64]) -> tuple[int, int]:
+    """Return the item that owns a row, and the number of the row in it.
+
+    Examples
+    --------
+    >>> place_of(4, np.array([0, 2, 2, 5]))
+    (2, 2)
+    """
+    item = int(np.searchsorted(offsets, row, side="right")) - 1
+    return item, row - int(offsets[item])
+
+
+def _drop_padding(batch: TokenBatch, name: Any, longest: float) -> TokenBatch:
+    """Remove zero rows; raise an error for bad values and items without any other row."""
     norms = torch.linalg.vector_norm(batch.tokens, dim=1)
-    # The usual case needs no further inspection.
-    if torch.isfinite(norms).all() and (norms > 0).all() and (np.diff(batch.offsets) > 0).all():
+    # The usual case needs no further inspection; comparisons with NaN are false.
+    usual = ((norms > 0) & (norms <= longest)).all()
+    if usual and (np.diff(batch.offsets) > 0).all():
         return batch
     values = norms.cpu().numpy()
-    bad = np.flatnonzero(~np.isfinite(values))
+    bad = np.flatnonzero(~(values <= longest))
     if len(bad):
-        item = int(np.searchsorted(batch.offsets, bad[0], side="right")) - 1
-        token = int(bad[0] - batch.offsets[item])
-        finite = torch.isfinite(batch.tokens[int(bad[0])]).all()
-        problem = "has a length that overflows" if finite else "contains NaN or infinite values"
+        item, token = place_of(int(bad[0]), batch.offsets)
+        problem = "contains NaN or infinite values"
+        if np.isfinite(values[bad[0]]):
+            problem = (
+                f"has the length {values[bad[0]]:.3g}, more than {longest:.0e}: scores would "
+                "overflow, so normalise the embeddings"
+            )
+        elif torch.isfinite(batch.tokens[int(bad[0])]).all():
+            problem = "has a length that overflows"
         raise ValueError(f"{name(item)}: token {token} {problem}")
     valid = values > 0
     kept = offsets_of(valid)[batch.offsets]
@@ -240,4 +264,8 @@ def pad(embeddings: Any) -> Tensor:
     if isinstance(embeddings, np.ndarray) and embeddings.dtype != object:
         return _as_tensor(embeddings, "embeddings")
     rows = [row if isinstance(row, Tensor) else _as_tensor(row, "item") for row in embeddings]
+    shapes = {row.shape[1:] for row in rows}
+    if len(shapes) != 1:
+        found = ", ".join(sorted({str(tuple(row.shape)) for row in rows})) or "none"
+        raise ValueError(f"expected matrices (n, d) of one d, got {found}")
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)

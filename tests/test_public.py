@@ -19,7 +19,8 @@ MODULES = (
     "evaluation.baselines", "evaluation.beir", "evaluation.bootstrap", "evaluation.mteb_search",
     "evaluation.run", "evaluation.tuning", "indexes.eigenli", "indexes.single_vector",
     "models.encoder", "models.text_encoder", "models.vision", "models.vision_encoder",
-    "scores.explanation", "scores.token_pooling", "scores.training", "server.app", "server.batching", "server.limits",
+    "scores.explanation", "scores.token_pooling", "scores.training", "server.app",
+    "server.batching", "server.gate",
     "server.service", "spectral.analysis", "spectral.filters", "spectral.subspace", "storage",
     "vectors.projection",
 )  # fmt: skip

@@ -3,11 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from benchmarks import synthetic
 from helpers.definition import unit_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pylate_eigenli.tokens import collect, pad, split_items
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex
+from pylate_eigenli.tokens import LONGEST_QUERY_TOKEN, collect, pad, split_items
 
 
 def padded(items, rows=None):
@@ -148,6 +150,24 @@ class TestErrors:
         items[2][3] *= 1e30
         with pytest.raises(ValueError, match="document 2: token 3 has a length that overflows"):
             collect(items)
+
+    def test_tokens_so_long_that_scores_would_overflow(self, items):
+        items[2][3] *= 1e17 / np.linalg.norm(items[2][3])
+        with pytest.raises(ValueError, match=r"query 2: token 3 has the length 1e\+17, more than"):
+            collect(items, names="query", longest=LONGEST_QUERY_TOKEN)
+        assert len(collect(items)) == 3  # the subspace of a document does not depend on lengths
+
+    def test_the_longest_tokens_find_what_others_find(self, tmp_path):
+        documents = synthetic.documents(50, tokens=12, d=16)
+        queries = synthetic.queries(3, tokens=5, d=16)
+        for index_type in (EigenLIIndex, EigenLISVIndex):
+            index = index_type(str(tmp_path), index_type.kind, k=4, show_progress=False)
+            index.add_documents(range(50), documents)
+            with pytest.raises(ValueError, match=r"query 0: token 0 has the length 1e\+17"):
+                index(queries * 1e17)
+            for length in (1e-6, 0.99 * LONGEST_QUERY_TOKEN):
+                for hits, expected in zip(index(queries * length), index(queries), strict=True):
+                    assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]
 
     def test_the_position_of_a_bad_token_includes_padding(self, items):
         items[2][0] = 0

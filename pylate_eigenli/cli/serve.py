@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import socket
-from contextlib import suppress
+from ipaddress import ip_address
 from typing import Annotated
 
 import typer
@@ -14,7 +14,7 @@ from rich.console import Console
 from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, existing
 
-_LOOPBACK = ("127.0.0.1", "localhost")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(
@@ -43,26 +43,28 @@ def serve(
         from ..errors import require
 
         require("fastapi", "serve", "the server")
-        uvicorn = require("uvicorn", "serve", "the server")
+        require("uvicorn", "serve", "the server")
         from ..server.app import create_app
+        from ..server.connections import run
         from ..server.service import Service
 
         existing(index)
-        local = host in _LOOPBACK
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # First, because loading a model takes long, and a port in use is reported at once.
         with _listening(host, port, family) as listening:
+            address, bound_port = listening.getsockname()[:2]
+            local = _is_loopback(address)
             service = Service(index, model)
             with Console(stderr=True).status("Loading the model"):
                 service.warm_up()
             app = create_app(
                 service,
                 token=token,
-                allowed_hosts=_LOOPBACK if local else ("*",),
+                allowed_hosts=(*_LOOPBACK, host, address) if local else ("*",),
                 max_body_bytes=max_megabytes << 20,
             )
             shown = f"[{host}]" if family == socket.AF_INET6 else host
-            url = f"http://{shown}:{listening.getsockname()[1]}"
+            url = f"http://{shown}:{bound_port}"
             typer.echo(json.dumps({"url": url}) if as_json else f"Serving {index} at {url}")
             if not as_json:
                 typer.echo(f"API description at {url}/openapi.json; press Ctrl-C to stop.")
@@ -72,15 +74,13 @@ def serve(
                     fg=typer.colors.YELLOW,
                     err=True,
                 )
-            config = uvicorn.Config(
-                app,
-                log_level="warning",
-                # Longer than clients keep idle connections; otherwise the server closes one in use.
-                timeout_keep_alive=60,
-                timeout_graceful_shutdown=30,
-            )
-            with suppress(KeyboardInterrupt):
-                uvicorn.Server(config).run(sockets=[listening])
+            run(app, listening)
+
+
+def _is_loopback(address: str) -> bool:
+    """Return whether only this machine can reach an address, in any of its forms."""
+    parsed = ip_address(address)
+    return (getattr(parsed, "ipv4_mapped", None) or parsed).is_loopback
 
 
 def _listening(host: str, port: int, family: int) -> socket.socket:

@@ -20,7 +20,8 @@ from ..indexes import databases
 from ..indexes.documents import ACCOMPANIED
 from ..indexes.open_index import holds_index, open_index
 from ..indexes.single_vector import EigenLISVIndex
-from ..models.encoder import Advance, Encoder, fingerprint_of, ignore, is_gone
+from ..models.encoder import Advance, Encoder, ignore, is_gone
+from ..models.fingerprint import fingerprint_of
 from ..scores.explanation import explain_found, spectrum
 from ..storage import DocumentId, Store
 from .catalogue import ALWAYS, Catalogue, Document

@@ -19,27 +19,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from tqdm.auto import tqdm
 
-from ..models.text_models import adapted, is_multi_vector
+from ..models.fingerprint import fingerprint
+from ..models.text_models import adapted
 from ..storage.disk import make_folder, replace_file
 from ..tokens import TokenBatch, offsets_of
 
 _TEXTS_PER_PART = 2048
-# Attributes of PyLate's and this library's models that change the embeddings.
-_OPTIONS = (
-    "query_prefix",
-    "document_prefix",
-    "query_length",
-    "document_length",
-    "do_query_expansion",
-    "attend_to_expansion_tokens",
-    "skiplist_words",
-    "prompts",
-    "default_prompt_name",
-    "dtype",
-    "revision",
-    "max_visual_tokens",
-    "image_tokens_only",
-)
 
 
 @dataclass(frozen=True)
@@ -108,24 +93,10 @@ def _lengths(path: Path) -> Path:
     return path.with_suffix(".lengths.npy")
 
 
-def identity(model: Any, model_name: str) -> list[Any]:
-    """Return the identity of a model as JSON values: embeddings depend on it and on the text.
-
-    A model is identified by its name, and one in a folder also by the times its files were written.
-    """
-    folder = Path(model_name)
-    files = sorted(folder.rglob("*")) if folder.is_dir() else []
-    written = [(str(file.relative_to(folder)), file.stat().st_mtime_ns) for file in files]
-    options = [str(getattr(model, name, None)) for name in _OPTIONS]
-    if is_multi_vector(model):  # whose modules hold the options
-        options += [str(module.get_config_dict()) for module in model]
-    return [model_name, written, options]
-
-
-def fingerprint(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
+def embeddings_key(model: Any, model_name: str, texts: Sequence[str], *, is_query: bool) -> str:
     """Return a hash of everything that the embeddings of texts depend on."""
-    digest = hashlib.sha256()
-    digest.update(json.dumps([identity(model, model_name), is_query]).encode())
+    known_by = [model_name, fingerprint(model, model_name), is_query]
+    digest = hashlib.sha256(json.dumps(known_by).encode())
     for text in texts:
         digest.update(len(text).to_bytes(8, "little") + text.encode())
     return digest.hexdigest()[:20]
@@ -146,7 +117,7 @@ def encode_cached(
     The model is a ``pylate.models.ColBERT``, any object with its ``encode``, or a
     ``sentence_transformers.MultiVectorEncoder``.
     """
-    stored = StoredTokens(Path(cache) / fingerprint(model, model_name, texts, is_query=is_query))
+    stored = StoredTokens(Path(cache) / embeddings_key(model, model_name, texts, is_query=is_query))
     adapter = adapted(model)
     encode = adapter.encode_queries if is_query else adapter.encode_documents
     noun = "queries" if is_query else "documents"

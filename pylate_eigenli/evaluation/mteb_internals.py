@@ -7,6 +7,7 @@ Nothing else in this package imports from a private module of mteb or calls a pr
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -53,6 +54,9 @@ def prompt_of(prompts: Any, task_metadata: Any, *, is_query: bool) -> str | None
 class TaskModel:
     """An encoder of mteb for one task, as a :class:`pylate_eigenli.models.encoder.TokenModel`.
 
+    mteb's late-interaction models hide their ``encode``, so that mteb searches with their own
+    ``search``.
+
     Parameters
     ----------
     model
@@ -67,11 +71,24 @@ class TaskModel:
 
     def encode_queries(self, queries: Any, **options: Any) -> Any:
         """Encode the :func:`batches` of queries."""
-        return self._encode(queries, prompt_type=prompt_type(True), **self._context, **options)
+        return self._encoded(queries, prompt_type=prompt_type(True), **options)
 
     def encode_documents(self, documents: Any, **options: Any) -> Any:
         """Encode the :func:`batches` of documents."""
-        return self._encode(documents, prompt_type=prompt_type(False), **self._context, **options)
+        return self._encoded(documents, prompt_type=prompt_type(False), **options)
+
+    def _encoded(self, inputs: Any, **options: Any) -> Any:
+        """Encode batches with those of the options that the model has."""
+        options |= self._context
+        parameters = inspect.signature(self._encode).parameters
+        if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters.values()):
+            options = {name: value for name, value in options.items() if name in parameters}
+        return self._encode(inputs, **options)
+
+
+def modalities(task_metadata: Any, *, is_query: bool) -> list[str]:
+    """Return what the queries or documents of a task consist of: "text", "image" or both."""
+    return list(task_metadata.get_modalities(prompt_type(is_query)))
 
 
 def convert(task: Any) -> None:

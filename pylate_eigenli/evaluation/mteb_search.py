@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +22,10 @@ from tqdm.auto import tqdm
 from .. import __version__
 from ..errors import require
 from ..models.encoder import TokenModel
+from ..models.fingerprint import fingerprint
 from ..models.text_models import adapted, is_multi_vector, load_model, takes_lists
 from ..tokens import TokenBatch, collect
 from . import mteb_internals
-from .embeddings import identity
 from .methods import Method, parse
 
 if TYPE_CHECKING:
@@ -209,7 +210,8 @@ class CompressedSearch:
         model: TokenModel
         if takes_lists(self._encoder):
             model = adapted(self._encoder)
-            inputs = [item for batch in batches for item in batch.get("image", batch.get("text"))]
+            modality = self._modality(task_metadata, is_query)
+            inputs = [item for batch in batches for item in batch[modality]]
             prompts = getattr(self.model, "prompts", None)
             prompt = mteb_internals.prompt_of(prompts, task_metadata, is_query=is_query)
             # Our bar shows the progress of the corpus, not that of each chunk.
@@ -220,6 +222,17 @@ class CompressedSearch:
         embeddings = encode(inputs, **options)
         return collect(embeddings, device="cpu", names=[f"item {i!r}" for i in dataset["id"]])
 
+    def _modality(self, task_metadata: Any, is_query: bool) -> str:
+        """Return what the model is given of queries or documents: their texts or their images."""
+        of_task = mteb_internals.modalities(task_metadata, is_query=is_query)
+        if len(of_task) > 1:
+            noun = "queries" if is_query else "documents"
+            raise ValueError(
+                f"the {noun} of {task_metadata.name} are {' and '.join(of_task)} at once, and "
+                f"{self.name} encodes one of them: give an encoder of mteb that takes both"
+            )
+        return of_task[0]
+
     def _key(self, corpus: Any, task_metadata: Any, *where: str) -> str:
         """Return a hash of everything that a compressed corpus depends on.
 
@@ -227,7 +240,7 @@ class CompressedSearch:
         """
         known_by = [
             __version__,
-            identity(self.model, self.name),
+            self.name,
             self.mteb_model_meta.revision,
             self.method,
             task_metadata.name,
@@ -259,19 +272,26 @@ def _meta(model: Any, name: str, method_name: str, is_maxsim: bool) -> ModelMeta
             base = ModelMeta.create_empty(
                 {"name": f"local/{Path(name).name}" if local else name, "framework": [framework]}
             )
+    # mteb finds results without experiment_kwargs by default: only what the checkpoint does not say.
+    saved = getattr(model, "_model_config", {})
     lengths = {
         option: getattr(model, option)
         for option in ("query_length", "document_length")
-        if hasattr(model, option)
+        if getattr(model, option, None) != saved.get(option, getattr(model, option, None))
     }
     return base.model_copy(
         update={
-            "name": f"{base.name}-{method_name}",
+            # mteb makes a folder of the name.
+            "name": f"{base.name}-{re.sub('[^A-Za-z0-9.+_-]+', '-', method_name)}",
+            "revision": fingerprint(model, name),
             "adapted_from": base.name,
             "loader": None,
             "model_type": ["late-interaction"],
             "modalities": getattr(model, "modalities", base.modalities),
-            "similarity_fn_name": ScoringFunction.MAX_SIM if is_maxsim else ScoringFunction.CUSTOM,
+            # Other scores are inner products of packed vectors.
+            "similarity_fn_name": (
+                ScoringFunction.MAX_SIM if is_maxsim else ScoringFunction.DOT_PRODUCT
+            ),
             "experiment_kwargs": {**(base.experiment_kwargs or {}), **lengths} or None,
         }
     )

@@ -27,7 +27,7 @@ from ..storage.disk import make_folder, replace_file
 from ..tokens import TokenBatch, collect
 from . import beir, metrics, mteb_data
 from .beir import Collection
-from .embeddings import TokenFile, encode_cached, fingerprint
+from .embeddings import TokenFile, embeddings_key, encode_cached
 from .methods import Hits, Method, Spec, parse
 
 CUTOFFS = (10, 100, 1000)
@@ -137,6 +137,7 @@ def evaluate(
             (list(collection.corpus.values()), False),
             (list(collection.queries.values()), True),
         ]
+        key = [embeddings_key(model, model_name, texts, is_query=q) for texts, q in sides]
         folder = cache or Path(out) / "embeddings"
         encode = partial(encode_cached, batch_size=batch_size, show_progress=show_progress)
         documents, queries = (
@@ -150,7 +151,7 @@ def evaluate(
             documents,
             queries,
             out,
-            key=[fingerprint(model, model_name, texts, is_query=q) for texts, q in sides],
+            key=key,
             override=override,
             show_progress=show_progress,
         )

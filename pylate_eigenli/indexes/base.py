@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Generic, NoReturn
+from typing import Any, ClassVar, Generic, Literal, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from ..spectral.settings import check_query_options
 from ..storage import DocumentId, Snapshot
 from ..storage.ids import checked_id, checked_ids
 from ..storage.manifest import Manifest
-from ..tokens import collect
+from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
 from .calibration import Calibration
 from .collection import CodecT, Collection, SettingsT
@@ -29,6 +29,7 @@ from .inputs import checked_k, document_batches, grouped_ids, several
 from .results import Found
 
 _VECTOR_BYTES = 16 << 20
+_TOKENS_AT_ONCE = 256
 
 
 class DocumentIndex(Base, Generic[SettingsT, CodecT]):
@@ -262,7 +263,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
                 )
             if dim is None:
                 raise ValueError("the index holds no documents: add some, then call fit_queries")
-            tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+            tokens = _collect_queries(queries_embeddings, dim)
             self._collection.keep(transaction, self._collection.codec(base).with_queries(tokens))
             if self._companion is not None:
                 self._companion(base.generation + 1)
@@ -347,12 +348,14 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         unknown = self._documents.missing(state, ids)
         if unknown:
             raise UnknownDocumentError(f"no document {unknown[0]!r} in the index")
-        alone = self._queries(state, [query_embeddings], idf, background).alone()
-        result = np.zeros((len(ids), len(alone)), np.float32)
-        if ids:
-            row_of = {document_id: row for row, document_id in enumerate(ids)}
+        query = self._queries(state, [query_embeddings], idf, background)
+        result = np.zeros((len(ids), len(query.plain.tokens)), np.float32)
+        row_of = {document_id: row for row, document_id in enumerate(ids)}
+        # Some at a time: as a query of its own, each token becomes a vector of D numbers.
+        for begin in range(0, result.shape[1] if ids else 0, _TOKENS_AT_ONCE):
+            alone = query.alone(slice(begin, begin + _TOKENS_AT_ONCE))
             asked = self._request(state, alone, len(ids), **request)
-            for token, hits in enumerate(self._documents.search(state, asked, ids)):
+            for token, hits in enumerate(self._documents.search(state, asked, ids), begin):
                 result[[row_of[document_id] for document_id in hits.ids], token] = hits.scores
         return result
 
@@ -365,7 +368,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     ) -> Queries:
         """Return queries as they meet the documents of a state."""
         settings, dim = self._collection.settings(state), self._collection.dim(state)
-        tokens = collect(queries_embeddings, dim=dim, device="cpu", names="query")
+        tokens = _collect_queries(queries_embeddings, dim)
         idf = settings.idf if idf is None else idf
         share = settings.background if background is None else background
         check_query_options(idf, share)
@@ -454,10 +457,15 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
             return None
         return self._collection.codec(state).width(dim)
 
+    @property
+    def _keeps(self) -> Literal["tokens", "bases"] | None:
+        """Which rows of documents the index keeps."""
+        return "bases"
+
     def get_documents_embeddings(
         self, documents_ids: Sequence[Sequence[DocumentId]]
     ) -> list[list[NDArray[np.float32]]]:
-        """Return what is kept of documents, in the structure of the ids.
+        """Return the token embeddings of documents, if the index keeps them.
 
         Parameters
         ----------
@@ -466,12 +474,46 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
 
         Returns
         -------
-        For each id a matrix. Shape: (rows, d), float32.
+        In the structure of the ids, the tokens of each document. Shape: (tokens, d), float32.
         """
         groups = grouped_ids(documents_ids)
-        flat = [document_id for ids in groups for document_id in ids]
-        matrices = iter(self._documents.kept(self._snapshot, flat))
-        return [[next(matrices) for _ in ids] for ids in groups]
+        rows = iter(self._kept("tokens", [document_id for ids in groups for document_id in ids]))
+        return [[next(rows) for _ in ids] for ids in groups]
+
+    def bases(self, documents_ids: Iterable[DocumentId]) -> list[NDArray[np.float32]]:
+        """Return the bases of documents, if the index keeps them.
+
+        Parameters
+        ----------
+        documents_ids
+            Ids of documents.
+
+        Returns
+        -------
+        The directions of each document, times the root of their weights. Shape: (rank, d), float32.
+        """
+        return self._kept("bases", checked_ids(several(documents_ids)))
+
+    def _kept(
+        self, wanted: Literal["tokens", "bases"], ids: list[DocumentId]
+    ) -> list[NDArray[np.float32]]:
+        state = self._snapshot
+        if self._keeps != wanted:
+            elsewhere = {
+                "bases": ": index.bases(ids) returns them",
+                "tokens": ": compress(index.get_documents_embeddings([ids])[0]) makes bases of them",
+                None: "",
+            }
+            option = {"tokens": 'keep_tokens="float16"', "bases": "keep_bases=True"}[wanted]
+            raise ValueError(
+                f"the index keeps {self._keeps or 'vectors'}, not {wanted}{elsewhere[self._keeps]}; "
+                f"EigenLISVIndex({option}) keeps {wanted}"
+            )
+        return self._documents.kept(state, ids)
+
+
+def _collect_queries(embeddings: Any, dim: int | None) -> TokenBatch:
+    return collect(embeddings, dim=dim, device="cpu", names="query", longest=LONGEST_QUERY_TOKEN)
 
 
 def as_results(found: Iterable[Found]) -> list[list[RerankResult]]:

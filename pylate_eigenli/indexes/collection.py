@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -118,10 +118,13 @@ class Collection(Generic[SettingsT, CodecT]):
         """Return the dimension of the token vectors in a state; None before the first document."""
         return self._about(snapshot)[1]
 
-    def codec(self, snapshot: Snapshot) -> CodecT:
-        """Return the codec of a state."""
+    def codec(self, snapshot: Snapshot, tokens_dim: int | None = None) -> CodecT:
+        """Return the codec of a state; for the first documents, given the dimension of tokens."""
         settings, dim = self._about(snapshot)
         if dim is None:
+            most = getattr(settings, "token_projection", None) or tokens_dim or settings.k
+            if "k" not in self._wanted and settings.k > most:
+                settings = replace(settings, k=most)
             return self._new_codec(settings)
         manifest = snapshot.manifest
         # Other arrays change more often than those of the codec, which are known by a checksum.

@@ -21,11 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..spectral.subspace import Subspaces
 from ..storage import DocumentId, Segment
-from ..tokens import TokenBatch, offsets_of
+from ..tokens import TokenBatch, offsets_of, place_of
 from ..vectors.quantization import Codes, StoredVectors, VectorDtype
 from ..vectors.rows import RowDtype, StoredRows
 
@@ -109,6 +110,14 @@ def of_subspaces(
 
 def of_tokens(ids: Sequence[DocumentId], tokens: TokenBatch, dtype: RowDtype) -> DocumentColumns:
     """Return the columns of tokens."""
+    if dtype == "float16":
+        too_large = torch.nonzero((tokens.tokens.abs() > torch.finfo(torch.float16).max).any(1))
+        if len(too_large):
+            item, token = place_of(int(too_large[0]), tokens.offsets)
+            raise ValueError(
+                f"document {ids[item]!r}: token {token} has values beyond 65,504, the largest of "
+                'float16: normalise the embeddings, or use keep_tokens="int8"'
+            )
     rows = _row_columns(_TOKEN, StoredRows.encode(tokens.tokens, dtype))
     return DocumentColumns(ids, {}, rows, tokens.offsets)
 

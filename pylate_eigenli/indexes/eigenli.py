@@ -15,6 +15,7 @@ from ..spectral.settings import Centering, Preset, with_preset
 from ..spectral.subspace import ShortDocuments
 from ..vectors.encoder import SubspaceEncoder
 from ..vectors.rows import RowDtype
+from . import foreign_options
 from .base import DocumentIndex
 from .codecs import SubspaceCodec
 from .exact_search import ExactSearch
@@ -77,8 +78,8 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
     override
         Whether to empty the index if it already exists.
     k
-        Number of directions kept per document, at most d. By default 32; an index that exists
-        keeps its own, and asking it for another one is an error.
+        Number of directions kept per document, at most d. By default 32, or d if that is less; an
+        index that exists keeps its own, and asking it for another one is an error.
     dtype
         How the directions are stored: ``"float32"``, ``"float16"`` (the default) or ``"int8"``.
         An index that exists keeps its own.
@@ -116,6 +117,8 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         Bytes of memory that searching may use to speed up the scan; d (d + 1) / 2 bytes per
         document, 8 KB for d = 128, are used while they last. Documents beyond are searched too,
         only slower.
+    foreign
+        Options of PyLate's other indexes: an error says what to use instead.
 
     Examples
     --------
@@ -152,7 +155,9 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         device: str | None = None,
         show_progress: bool = True,
         memory_limit: int = _DEFAULT_MEMORY,
+        **foreign: Any,
     ) -> None:
+        foreign_options.refuse(type(self), foreign, device)
         if memory_limit < 0:
             raise ValueError(f"memory_limit must not be negative, got {memory_limit}")
         settings = with_preset(

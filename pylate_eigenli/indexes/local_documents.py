@@ -99,6 +99,8 @@ class LocalDocuments:
             codec = self._collection.codec(base)
             background = self._maintained(base, codec)
             for ids, tokens in batches(self._collection.dim(base)):
+                if not transaction.meta:
+                    codec = self._collection.codec(base, tokens.dim)
                 codec, documents = codec.encode(ids, tokens)
                 if not transaction.meta:
                     self._collection.begin(transaction, codec, tokens.dim)

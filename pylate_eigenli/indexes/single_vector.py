@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,11 +15,11 @@ from ..spectral.background import Queries
 from ..spectral.filters import SpectralFilter
 from ..spectral.settings import Centering, Preset, with_preset
 from ..spectral.subspace import ShortDocuments
-from ..storage import DocumentId, Snapshot
+from ..storage import Snapshot
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.projection import SVProjection, TokenProjection
 from ..vectors.quantization import VectorDtype
-from . import databases
+from . import databases, foreign_options
 from .ann.accelerator import Accelerator
 from .base import DocumentIndex, as_results
 from .codecs import VectorCodec
@@ -118,6 +118,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     uri, token
         Where a vector database is and what it wants to see: see
         :func:`pylate_eigenli.indexes.databases.connect`. The uri is remembered, the token never written.
+    foreign
+        Options of PyLate's other indexes: an error says what to use instead.
 
     Examples
     --------
@@ -161,7 +163,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         show_progress: bool = True,
         uri: str | None = None,
         token: str | None = None,
+        **foreign: Any,
     ) -> None:
+        foreign_options.refuse(type(self), foreign, device)
         if backend in databases.NAMES and dtype is None:
             dtype = "float32"
         settings = with_preset(
@@ -291,15 +295,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         ]
         return float(np.mean(shares)) if shares else 1.0
 
-    def get_documents_embeddings(
-        self, documents_ids: Sequence[Sequence[DocumentId]]
-    ) -> list[list[NDArray[np.float32]]]:
-        """Return the token embeddings, or else the bases, that are kept, in the structure of the ids.
-
-        Returns
-        -------
-        For each id a matrix. Shape: (tokens, d) or (rank, d), float32.
-        """
-        if not self.settings.keeps_rows:
-            raise ValueError("the index keeps neither tokens nor bases")
-        return super().get_documents_embeddings(documents_ids)
+    @property
+    def _keeps(self) -> Literal["tokens", "bases"] | None:
+        if self.settings.keep_tokens != "none":
+            return "tokens"
+        return "bases" if self.settings.keep_bases else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -13,11 +12,12 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from .fingerprint import fingerprint_of
+
 Advance = Callable[[int], None]
 """Called with the number of documents encoded since the last call."""
 
 ModelT = TypeVar("ModelT")
-_HASHED_BYTES = 1 << 20  # of each end of a file: weights can have many gigabytes
 
 
 def ignore(_: int) -> None:
@@ -131,52 +131,10 @@ class LazyEncoder(ABC, Generic[ModelT]):
 
     @cached_property
     def fingerprint(self) -> str:
-        """See :func:`fingerprint_of`."""
+        """See :func:`pylate_eigenli.models.fingerprint.fingerprint_of`."""
         return fingerprint_of(self.name)
 
 
 def is_gone(name: str) -> bool:
     """Return whether a model was a folder that no longer exists."""
     return Path(name).is_absolute() and not Path(name).is_dir()
-
-
-def fingerprint_of(name: str) -> str:
-    """Return a string that changes with the files of a model; empty if they are not here.
-
-    It is the commit of a model of the Hub. Of a folder it is a hash of the names, sizes and
-    contents of its files; of large files, only both ends are read.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> folder = Path(tempfile.mkdtemp())
-    >>> _ = (folder / "config.json").write_text("{}")
-    >>> fingerprint_of(str(folder)), fingerprint_of("nobody/has-such-a-model")
-    ('555dc36908b373a3', '')
-    """
-    folder = Path(name)
-    if not name or not folder.is_dir():
-        return _commit_of(name)
-    digest = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        size = path.stat().st_size
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
-        with path.open("rb") as file:
-            digest.update(file.read(_HASHED_BYTES))
-            file.seek(max(_HASHED_BYTES, size - _HASHED_BYTES))
-            digest.update(file.read())
-    return digest.hexdigest()[:16]
-
-
-def _commit_of(name: str) -> str:
-    """Return the commit of a model that was downloaded from the Hub; empty if none was."""
-    try:
-        from huggingface_hub import try_to_load_from_cache
-        from huggingface_hub.errors import HFValidationError
-    except ImportError:  # it comes with the libraries for models
-        return ""
-    try:
-        file = try_to_load_from_cache(name, "config.json")
-    except HFValidationError:
-        return ""
-    return Path(file).parent.name if isinstance(file, str) else ""

@@ -26,16 +26,24 @@ def as_given(x: Tensor) -> torch.autocast:
     return torch.autocast(x.device.type, enabled=False)
 
 
-def moments_of(vectors: Any, mask: Any) -> Tensor:
+def moments_of(vectors: Any, mask: Any, names: str = "embeddings", ndim: int = 0) -> Tensor:
     """Return the second moments (..., d, d) of vectors (..., n, d), in float32 or float64.
 
-    Vectors may be a list of (n_i, d); only those in the mask (..., n) count, if there is one.
+    Vectors may be a list of (n_i, d); only those in the mask (..., n) count, if there is one. Errors
+    call them by ``names`` if they do not have ``ndim`` dimensions.
     """
     x = pad(vectors)
     # Sums of many squares are too inaccurate in half precision.
     x = x.to(torch.promote_types(x.dtype, torch.float32))
+    if ndim and x.ndim != ndim:
+        raise ValueError(f"{names} must be {ndim}-D, got the shape {tuple(x.shape)}")
     if mask is not None:
-        x = x * torch.as_tensor(mask, device=x.device).to(x.dtype).unsqueeze(-1)
+        mask = torch.as_tensor(mask, device=x.device)
+        if mask.shape != x.shape[:-1]:
+            raise ValueError(
+                f"{names} have the shape {tuple(x.shape)}, but their mask {tuple(mask.shape)}"
+            )
+        x = x * mask.to(x.dtype).unsqueeze(-1)
     with as_given(x):
         return x.mT @ x
 
@@ -71,8 +79,9 @@ def eigenli_scores(
     >>> eigenli_scores(queries, bases)
     tensor([[1.3600, 0.6400, 0.0000]])
     """
-    queries = moments_of(queries_embeddings, queries_mask)
-    documents = moments_of(documents_bases, documents_mask)
+    queries = moments_of(queries_embeddings, queries_mask, "queries_embeddings", 3)
+    documents = moments_of(documents_bases, documents_mask, "documents_bases", 3)
+    _check_dimensions(queries, documents)
     with as_given(queries):
         return queries.flatten(1) @ documents.flatten(1).to(queries).mT
 
@@ -95,12 +104,14 @@ def eigenli_scores_pairwise(
     >>> eigenli_scores_pairwise(queries, bases)
     tensor([1.0000, 0.6400])
     """
-    queries = moments_of(queries_embeddings, queries_mask)
-    return paired_scores(queries, moments_of(documents_bases, documents_mask).to(queries))
+    queries = moments_of(queries_embeddings, queries_mask, "queries_embeddings", 3)
+    documents = moments_of(documents_bases, documents_mask, "documents_bases", 3)
+    return paired_scores(queries, documents.to(queries))
 
 
 def paired_scores(queries: Tensor, documents: Tensor) -> Tensor:
     """Score each query moment against the document matrix at the same position. Shape: (n,)."""
+    _check_dimensions(queries, documents)
     if len(queries) != len(documents):
         raise ValueError(f"{len(queries)} queries cannot be paired with {len(documents)} documents")
     return (queries * documents).sum((-2, -1))
@@ -125,8 +136,11 @@ def eigenli_kd_scores(
     >>> eigenli_kd_scores(queries, bases)
     tensor([[0.3600, 0.6400]])
     """
-    queries = moments_of(queries_embeddings, queries_mask)
-    documents = moments_of(documents_bases, documents_mask)
+    queries = moments_of(queries_embeddings, queries_mask, "queries_embeddings", 3)
+    documents = moments_of(documents_bases, documents_mask, "documents_bases", 4)
+    _check_dimensions(queries, documents)
+    if len(queries) != len(documents):
+        raise ValueError(f"{len(queries)} queries, but candidates of {len(documents)}")
     with as_given(queries):
         return torch.einsum("aij,abij->ab", queries, documents.to(queries))
 
@@ -168,3 +182,11 @@ def eigenli_token_scores(
     queries = collect(queries_embeddings, dim=d, device=device, names="query")
     # Query by query: the moments of all documents can be larger than their directions.
     return torch.stack([subspaces.contributions(query).sum(1) for query in queries])
+
+
+def _check_dimensions(queries: Tensor, documents: Tensor) -> None:
+    if queries.shape[-1] != documents.shape[-1]:
+        raise ValueError(
+            f"queries have dimension {queries.shape[-1]}, but documents have dimension "
+            f"{documents.shape[-1]}"
+        )

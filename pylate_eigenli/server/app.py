@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from fastapi.security import HTTPBearer
 
 from .. import __version__
 from ..errors import IndexLockedError, UnknownDocumentError
 from .batching import Batcher, OverloadedError
-from .limits import BodyLimit
+from .gate import Gate
 from .page import page
+from .parsing import ParsedRoute, described
 from .schemas import (
+    MAX_QUERIES,
     AddRequest,
     ChangeResponse,
     Health,
@@ -36,9 +36,10 @@ from .schemas import (
 from .service import Service
 
 MAX_BODY_BYTES = 32 << 20
-_CHANGES_WAITING = 16  # each of them holds its body in memory
+_WAITING = 16  # of changes and of spectra, which take longer than searches
 
-_bearer = HTTPBearer(auto_error=False)
+# For the description only: the gate has checked the token before the body was read.
+_bearer = Depends(HTTPBearer(auto_error=False))
 
 _STATUS: dict[type[Exception], int] = {
     ValueError: 400,
@@ -91,12 +92,22 @@ def create_app(
     if token is not None and not _is_token(token):
         raise ValueError("the token must consist of printable ASCII characters, at least one")
     searching, changing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-    search_batched = Batcher(service.search, searching)
+    looking = ThreadPoolExecutor(1)
+
+    def found(requests: Sequence[SearchRequest]) -> list[bytes]:
+        return [answer.model_dump_json().encode() for answer in service.search(requests)]
+
+    search_batched = Batcher(
+        found, searching, max_batch=MAX_QUERIES, size=lambda request: len(request.all_queries)
+    )
     change: Batcher[Callable[[], ChangeResponse], ChangeResponse] = Batcher(
-        lambda changes: [make() for make in changes],
-        changing,
+        lambda changes: [make() for make in changes], changing, max_batch=1, max_waiting=_WAITING
+    )
+    look: Batcher[SpectrumRequest, SpectrumResponse] = Batcher(
+        lambda requests: [service.spectra(request.ids) for request in requests],
+        looking,
         max_batch=1,
-        max_waiting=_CHANGES_WAITING,
+        max_waiting=_WAITING,
     )
     html = page()
 
@@ -104,8 +115,8 @@ def create_app(
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
         # Wait for running changes: a commit is never interrupted.
-        changing.shutdown(wait=True)
-        searching.shutdown(wait=True)
+        for executor in (changing, searching, looking):
+            executor.shutdown(wait=True)
         service.close()
 
     app = FastAPI(
@@ -116,11 +127,11 @@ def create_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(BodyLimit, max_bytes=max_body_bytes)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(allowed_hosts))
+    app.router.route_class = ParsedRoute
+    app.add_middleware(Gate, token=token, allowed_hosts=allowed_hosts, max_bytes=max_body_bytes)
     _report_errors(app)
     guarded: Any = {
-        "dependencies": [] if token is None else [Depends(_authorised(token))],
+        "dependencies": [] if token is None else [_bearer],
         "responses": {
             status: {"model": Problem, "description": meaning}
             for status, meaning in _MEANINGS.items()
@@ -143,15 +154,15 @@ def create_app(
         """Return what the index holds and how it was made."""
         return await asyncio.get_running_loop().run_in_executor(searching, service.info)
 
-    @app.post("/search", **with_body)
-    async def search(request: SearchRequest) -> SearchResponse:
+    @app.post("/search", response_model=SearchResponse, **with_body)
+    async def search(request: SearchRequest) -> Response:
         """Find the best documents for texts or for token embeddings."""
-        return await search_batched(request)
+        return Response(await search_batched(request), media_type="application/json")
 
     @app.post("/spectrum", **with_body)
-    def spectrum(request: SpectrumRequest) -> SpectrumResponse:
+    async def spectrum(request: SpectrumRequest) -> SpectrumResponse:
         """Return the spectra of those documents whose tokens are kept or can be encoded again."""
-        return service.spectra(request.ids)
+        return await look(request)
 
     @app.post("/documents", **with_body)
     async def add(request: AddRequest) -> ChangeResponse:
@@ -182,20 +193,6 @@ def _is_token(token: str) -> bool:
     return token.isascii() and token.isprintable() and bool(token) and token == token.strip()
 
 
-def _authorised(token: str) -> Any:
-    """Return the dependency that refuses requests without the token."""
-
-    def check(
-        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
-    ) -> None:
-        given = "" if credentials is None else credentials.credentials
-        # Constant time: an attacker cannot guess the token letter by letter.
-        if not secrets.compare_digest(given.encode(), token.encode()):
-            raise HTTPException(401, "a valid token is needed", {"WWW-Authenticate": "Bearer"})
-
-    return check
-
-
 def _report_errors(app: FastAPI) -> None:
     """Answer errors with one line that names the cause."""
 
@@ -206,12 +203,7 @@ def _report_errors(app: FastAPI) -> None:
 
     async def invalid(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
-        first = error.errors()[0]
-        if first["type"] == "json_invalid":
-            return JSONResponse({"detail": f"the body is not JSON: {first['ctx']['error']}"}, 422)
-        # Without the input, which may be huge, or NaN, which is not JSON.
-        where = ".".join(str(part) for part in first["loc"])
-        return JSONResponse({"detail": f"{where}: {first['msg']}"}, 422)
+        return JSONResponse({"detail": described(error.errors()[0])}, 422)
 
     for kind in _STATUS:
         app.add_exception_handler(kind, problem)

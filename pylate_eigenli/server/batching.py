@@ -42,7 +42,9 @@ class Batcher(Generic[Request, Answer]):
     executor
         Where ``answer`` runs, with a single thread.
     max_batch
-        Requests per call, at most.
+        Size of all requests of a call, at most; a larger request is answered alone.
+    size
+        Returns the size of a request. By default each has size 1.
     max_waiting
         Requests that may wait; more are refused.
 
@@ -67,11 +69,13 @@ class Batcher(Generic[Request, Answer]):
         executor: Executor,
         *,
         max_batch: int = 64,
+        size: Callable[[Request], int] = lambda _: 1,
         max_waiting: int = 1024,
     ) -> None:
         self._answer = answer
         self._executor = executor
         self._max_batch = max_batch
+        self._size = size
         self._max_waiting = max_waiting
         self._waiting: deque[tuple[Request, asyncio.Future[Answer]]] = deque()
         self._at_work: asyncio.Task[None] | None = None
@@ -88,8 +92,10 @@ class Batcher(Generic[Request, Answer]):
 
     async def _work(self) -> None:
         while self._waiting:
-            n = min(len(self._waiting), self._max_batch)
-            batch = [self._waiting.popleft() for _ in range(n)]
+            batch = [self._waiting.popleft()]
+            room = self._max_batch - self._size(batch[0][0])
+            while self._waiting and (room := room - self._size(self._waiting[0][0])) >= 0:
+                batch.append(self._waiting.popleft())
             # Clients that have hung up need no answer.
             batch = [(request, future) for request, future in batch if not future.done()]
             if batch:

@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictInt, StrictStr, model_validator
+import numpy as np
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictInt,
+    StrictStr,
+    model_validator,
+)
 from typing_extensions import Self
 
 MAX_QUERIES = 64
 MAX_RESULTS = 1000
 MAX_DOCUMENTS = 1000
+MAX_SUBSET = 100_000
+MAX_TOKENS = 10_000
+# Of all queries of a request together.
+MAX_HITS = 10_000
+MAX_CANDIDATES = 100_000
+MAX_QUERY_TOKENS = 4096
+MAX_CONTRIBUTIONS = 100_000
+_TEXT_TOKENS = 512  # of a text, at most: models cut longer queries
 
 DocumentId = (
     Annotated[StrictStr, Field(min_length=1, max_length=1000)]
     | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 )
 QueryText = Annotated[str, Field(max_length=10_000)]
-Tokens = Annotated[list[list[float]], Field(min_length=1, max_length=10_000)]
+ItemT = TypeVar("ItemT")
+# A list with many bad items is refused for the first: there may be millions.
+Items = Annotated[list[ItemT], Field(fail_fast=True)]
+
+
+def _compact(tokens: list[list[float]]) -> Any:
+    """Return tokens as a matrix, a tenth of their size as lists; as they are if they are none."""
+    ragged = len({len(token) for token in tokens}) > 1
+    return tokens if ragged else np.asarray(tokens, np.float32)
+
+
+Tokens = Annotated[
+    Items[Items[float]],
+    Field(min_length=1, max_length=MAX_TOKENS),
+    AfterValidator(_compact),
+]
 
 
 class _Strict(BaseModel):
@@ -27,12 +59,14 @@ class _Strict(BaseModel):
 class SearchRequest(_Strict):
     """Queries as texts or as PyLate's token embeddings."""
 
-    queries: list[QueryText] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
-    queries_embeddings: list[Tokens] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
+    queries: Items[QueryText] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
+    queries_embeddings: Items[Tokens] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
     k: int = Field(10, ge=1, le=MAX_RESULTS, description="Documents to return per query.")
-    subset: list[DocumentId] | None = Field(None, description="Documents to choose from.")
+    subset: Items[DocumentId] | None = Field(
+        None, max_length=MAX_SUBSET, description="Documents to choose from."
+    )
     rerank: Literal["none", "eigenli", "maxsim"] | None = None
-    n_candidates: int | None = Field(None, ge=1, le=10_000_000)
+    n_candidates: int | None = Field(None, ge=1, le=MAX_CANDIDATES)
     explain: bool = Field(False, description="Say what each token of a query contributes.")
 
     @model_validator(mode="after")
@@ -41,9 +75,30 @@ class SearchRequest(_Strict):
             raise ValueError("give either queries or queries_embeddings")
         return self
 
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        queries = self.all_queries
+        tokens = sum(map(len, self.queries_embeddings or []))
+        # A text has no more tokens than characters.
+        explained = tokens or sum(min(len(text), _TEXT_TOKENS) for text in queries)
+        _check_bound("queries x k", len(queries) * self.k, MAX_HITS)
+        _check_bound(
+            "queries x n_candidates", len(queries) * (self.n_candidates or 1), MAX_CANDIDATES
+        )
+        _check_bound("tokens of all queries", tokens, MAX_QUERY_TOKENS)
+        if self.explain:
+            _check_bound("query tokens x k to explain", explained * self.k, MAX_CONTRIBUTIONS)
+        return self
+
     @property
     def all_queries(self) -> list[Any]:
+        """Texts or token embeddings."""
         return self.queries or self.queries_embeddings or []
+
+
+def _check_bound(what: str, number: int, most: int) -> None:
+    if number > most:
+        raise ValueError(f"{what}: {number:,} is more than the {most:,} of one request")
 
 
 class HitOut(BaseModel):
@@ -93,13 +148,13 @@ class DocumentIn(_Strict):
 class AddRequest(_Strict):
     """Documents to add, in place of those with the same ids."""
 
-    documents: list[DocumentIn] = Field(min_length=1, max_length=MAX_DOCUMENTS)
+    documents: Items[DocumentIn] = Field(min_length=1, max_length=MAX_DOCUMENTS)
 
 
 class RemoveRequest(_Strict):
     """Documents to remove."""
 
-    ids: list[DocumentId] = Field(min_length=1, max_length=MAX_DOCUMENTS)
+    ids: Items[DocumentId] = Field(min_length=1, max_length=MAX_DOCUMENTS)
 
 
 class ChangeResponse(BaseModel):
@@ -112,7 +167,7 @@ class ChangeResponse(BaseModel):
 class SpectrumRequest(_Strict):
     """Documents whose spectra are wanted."""
 
-    ids: list[DocumentId] = Field(min_length=1, max_length=20)
+    ids: Items[DocumentId] = Field(min_length=1, max_length=20)
 
 
 class Spectrum(BaseModel):

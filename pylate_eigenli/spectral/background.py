@@ -48,10 +48,10 @@ class Queries:
     def __len__(self) -> int:
         return len(self.plain)
 
-    def alone(self) -> Queries:
-        """Return every token as a query of its own, whose score is its contribution."""
-        offsets = np.arange(len(self.plain.tokens) + 1, dtype=np.int64)
-        plain, tokens = self.plain.tokens, self.tokens.tokens
+    def alone(self, part: slice) -> Queries:
+        """Return each of some tokens as a query of its own, whose score is its contribution."""
+        plain, tokens = self.plain.tokens[part], self.tokens.tokens[part]
+        offsets = np.arange(len(plain) + 1, dtype=np.int64)
         return Queries(TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.against)
 
 

@@ -33,6 +33,7 @@ _SPARE_SHARE = 0.25
 _SPARE_AT_LEAST = 256
 _ROUNDS = 3
 _DOCUMENTS_AT_ONCE = 256
+_MAX_LENGTH = 1e15  # the squares of many such vectors add up to a float32
 
 
 @dataclass(frozen=True)
@@ -267,16 +268,21 @@ class TokenProjection:
 
 
 def _checked(vectors: Vectors, dim: int | None, noun: str, first: int = 0) -> Tensor:
-    """Return a float32 tensor on the CPU; raise an error for a wrong shape, NaN or infinity."""
+    """Return a float32 tensor on the CPU; raise an error for a wrong shape or bad values."""
     vectors = torch.as_tensor(vectors)
     if vectors.ndim != 2 or (dim is not None and vectors.shape[1] != dim):
         wanted = "D" if dim is None else dim
         raise ValueError(f"expected (n, {wanted}) vectors, got shape {tuple(vectors.shape)}")
     vectors = vectors.to("cpu", torch.float32)
-    # A sum per row finds bad values, and takes much less memory than a mask of all entries.
-    bad = torch.nonzero(~torch.isfinite(vectors.sum(1)))
+    # A norm per row finds bad values, and takes much less memory than a mask of all entries.
+    bad = torch.nonzero(~(torch.linalg.vector_norm(vectors, dim=1) <= _MAX_LENGTH))
     if len(bad):
-        raise ValueError(f"{noun} {first + int(bad[0])} contains NaN or infinite values")
+        row = int(bad[0])
+        finite = bool(torch.isfinite(vectors[row]).all())
+        problem = (
+            f"is longer than {_MAX_LENGTH:.0e}" if finite else "contains NaN or infinite values"
+        )
+        raise ValueError(f"{noun} {first + row} {problem}")
     return vectors
 
 

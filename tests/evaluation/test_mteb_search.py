@@ -14,7 +14,7 @@ import mteb
 import numpy as np
 import pytest
 import torch
-from helpers.local_tasks import Known, Pictures, Reranked, TwoSubsets, WithoutSelf
+from helpers.local_tasks import Composed, Known, Pictures, Reranked, TwoSubsets, WithoutSelf
 from helpers.tiny_collection import TEXTS
 from helpers.tiny_model import tiny_model
 from mteb.models import MultiVectorWrapper
@@ -186,6 +186,66 @@ class TestModels:
         official = CompressedSearch(model, "eigenli-32", name="colbert-ir/colbertv2.0")
         assert official.mteb_model_meta.adapted_from == "colbert-ir/colbertv2.0"
         assert official.mteb_model_meta.license == "mit"
+
+    def test_models_of_equal_names_do_not_share_results(self, tmp_path):
+        def ndcg(folder):
+            search = CompressedSearch(str(folder), "eigenli-4")
+            (entry,) = scores(search, Known(), cache=mteb.ResultCache(tmp_path / "cache")).values()
+            return search.mteb_model_meta, entry["ndcg_at_10"]
+
+        model = tiny_model(tmp_path / "tiny", dim=16)
+        for run in ("one", "two"):
+            model.save(str(tmp_path / run / "final"))
+            for weights in model.parameters():
+                weights.data = torch.randn_like(weights)
+        one, two = ndcg(tmp_path / "one" / "final"), ndcg(tmp_path / "two" / "final")
+        assert one[0].name == two[0].name == "local/final-eigenli-4"
+        assert one[0].revision != two[0].revision
+        saved = (tmp_path / "cache").rglob("LocalRetrieval.json")
+        assert {path.parent.name for path in saved} == {one[0].revision, two[0].revision}
+        assert ndcg(tmp_path / "one" / "final") == one
+
+    def test_results_are_what_mteb_loads_by_default(self, folder, tmp_path, pylate):
+        models = pylate.models
+        cache = mteb.ResultCache(tmp_path)
+        same = {"query_length": models.ColBERT(str(folder)).query_length}
+        for lengths in ({}, same, {"query_length": 7}):
+            model = models.ColBERT(str(folder), device="cpu", **lengths)
+            search = CompressedSearch(model, "eigenli-4:preset=plus", name="of/words")
+            meta = search.mteb_model_meta
+            assert meta.experiment_kwargs == (
+                {"query_length": 7} if 7 in lengths.values() else None
+            )
+            scores(search, Known(), cache=cache)
+        names = {path.name for path in (tmp_path / "results").iterdir()}
+        assert names == {"of__words-eigenli-4-preset-plus"}
+        loaded = cache.load_results(
+            models=["of/words-eigenli-4-preset-plus"], require_model_meta=True
+        )
+        (result,) = loaded.model_results
+        assert [task.task_name for task in result.task_results] == ["LocalRetrieval"]
+
+    @pytest.mark.parametrize("method", ["full", "eigenli-4"])
+    def test_mteb_reads_the_description_of_the_model(self, method, model, tmp_path):
+        scores(CompressedSearch(model, method), Known(), cache=mteb.ResultCache(tmp_path))
+        (path,) = tmp_path.rglob("model_meta.json")
+        saved = json.loads(path.read_text())
+        for computed in ("loader", "experiment_name", "is_cross_encoder"):
+            saved.pop(computed, None)
+        name = ModelMeta._validate_similarity_fn_name(saved["similarity_fn_name"])
+        assert name == {"full": "MaxSim", "eigenli-4": "dot"}[method]
+
+    def test_the_baseline_of_mteb_is_a_model(self, tmp_path):
+        baseline = mteb.get_model("mteb/baseline-random-colbert")
+        found = predictions(CompressedSearch(baseline, "full"), Known(), tmp_path / "ours")
+        expected = predictions(baseline, Known(), tmp_path / "theirs")
+        for query, hits in expected["default"].items():
+            assert found["default"][query] == pytest.approx(hits, rel=1e-3)
+
+    def test_queries_of_text_and_image_are_refused_rather_than_halved(self):
+        search = CompressedSearch(ColourModel(), "eigenli-1", name="some/eyes")
+        with pytest.raises(ValueError, match="queries of LocalComposed are image and text at once"):
+            scores(search, Composed())
 
     def test_what_cannot_be_is_refused_at_once(self, model):
         with pytest.raises(ValueError, match="unknown method 'wart-8'"):

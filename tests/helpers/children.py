@@ -5,7 +5,6 @@ Run as a script, with the name of one of the functions and a folder.
 
 from __future__ import annotations
 
-import errno
 import importlib.util
 import itertools
 import os
@@ -15,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -23,9 +22,11 @@ if __name__ == "__main__":
     # (torch above all) is quick to start, small to fork, and proves it.
     package = importlib.util.find_spec("pylate_eigenli")
     sys.modules["pylate_eigenli"] = importlib.util.module_from_spec(package)
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    tests = Path(__file__).parents[1]
+    sys.path[:0] = [str(tests), str(tests.parent / "examples")]
 
 import numpy as np
+from benchmarks.strikes import die, fail, is_struck
 from helpers.contents import Contents, assert_sound, contents, document_columns
 
 from pylate_eigenli.storage import Store
@@ -34,8 +35,6 @@ if __name__ == "__main__":
     assert "torch" not in sys.modules
 
 SEGMENT_BYTES = 1500
-STRUCK = 3
-WRITING_CALLS = ("open", "write", "fsync", "close", "replace", "unlink", "mkdir", "listdir")
 
 
 def small_store(folder: Path) -> Store:
@@ -108,51 +107,6 @@ def run(folder: Path, transaction: Callable) -> None:
         transaction(tx)
 
 
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def fail() -> None:
-    raise OSError(errno.EIO, "injected")
-
-
-def strike_at_call(number: int, strike: Callable) -> Callable[[], bool]:
-    """Have the ``number``-th call that touches the disk struck; returns what tells if it was."""
-    remaining = number
-
-    def exposed(name: str, call: Callable) -> Callable:
-        def called(*args, **kwargs):
-            nonlocal remaining
-            remaining -= 1
-            if not remaining:
-                if name == "write":  # in the middle of it
-                    call(args[0], args[1][: len(args[1]) // 2])
-                strike()
-            return call(*args, **kwargs)
-
-        return called
-
-    for name in WRITING_CALLS:
-        setattr(os, name, exposed(name, getattr(os, name)))
-    return lambda: remaining <= 0
-
-
-def is_struck(folder: Path, transaction: Callable, call: int, strike: Callable) -> bool:
-    """Run a transaction in a process of its own; whether it made as many calls as that."""
-    child = os.fork()
-    if child == 0:
-        struck = strike_at_call(call, strike)
-        with suppress(OSError):
-            run(folder, transaction)
-        os._exit(STRUCK if struck() else 0)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        assert os.WTERMSIG(status) == signal.SIGKILL
-        return True
-    assert os.WEXITSTATUS(status) in (0, STRUCK)
-    return os.WEXITSTATUS(status) == STRUCK
-
-
 def strike_everywhere(folder: Path, strike: Callable) -> None:
     """Strike a writer at every call of every transaction, and check what it leaves."""
     os.fsync = lambda descriptor: None  # what it saves, the death of a process does not lose
@@ -169,7 +123,7 @@ def strike_everywhere(folder: Path, strike: Callable) -> None:
             shutil.rmtree(victim, ignore_errors=True)
             if origin.exists():
                 shutil.copytree(origin, victim)
-            if not is_struck(victim, transaction, call, strike):
+            if not is_struck(partial(run, victim, transaction), call, strike):
                 break
             found = contents(small_store(victim).snapshot)
             assert found in (before, after), f"{transaction.__name__}, call {call}"

@@ -93,6 +93,18 @@ class Pictures(AbsTaskRetrieval):
         self.data_loaded = True
 
 
+class Composed(Pictures):
+    """As above, but queries are a picture and a text."""
+
+    metadata = metadata("LocalComposed", category="it2i", modalities=["text", "image"])
+
+    def load_data(self, num_proc=None, **kwargs) -> None:
+        super().load_data()
+        split = self.dataset["default"]["test"]
+        rows = {"id": split["queries"]["id"], "text": split["queries"]["text"]}
+        split["queries"] = Dataset.from_dict({**rows, "image": list(split["corpus"]["image"])})
+
+
 class WithoutSelf(Known):
     """As ArguAna: the query itself is in the corpus and no answer."""
 

@@ -58,7 +58,7 @@ def make(request, tmp_path, monkeypatch):
     opened = []
 
     def make(**more):
-        opened.append(EigenLISVIndex(str(tmp_path), **options, **more))
+        opened.append(EigenLISVIndex(str(tmp_path), **{**options, **more}))
         return opened[-1]
 
     make.options = options
@@ -138,6 +138,12 @@ def test_ids_are_told_apart_and_given_back_as_they_were(make, documents):
         index.add_documents(["x", "x"], documents[:2])
 
 
+def test_by_default_k_is_at_most_the_dimension(make, documents):
+    index = make(k=None).add_documents(range(N), documents)
+    assert index.settings.k == min(32, documents[0].shape[1])
+    assert index.add_documents(["again"], documents[:1]).settings.k == index.settings.k
+
+
 def test_candidates_are_re_ranked_from_what_is_kept(make, documents, queries):
     index = make(keep_tokens="float16").add_documents(range(N), documents)
     results = index(queries, k=5, rerank="maxsim", n_candidates=N)
@@ -146,8 +152,10 @@ def test_candidates_are_re_ranked_from_what_is_kept(make, documents, queries):
         assert [hit["id"] for hit in hits] == row.topk(5).indices.tolist()
         assert hits[0]["score"] == pytest.approx(row.max().item(), rel=2e-3)
     assert ids(index(queries, k=5, rerank="eigenli")) == ids(index(queries, k=5))
-    ((rows,),) = index.get_documents_embeddings([[3]])
+    (rows,), none, others = index.get_documents_embeddings([[3], [], [5, 3]])
     np.testing.assert_allclose(rows, documents[3].numpy(), atol=1e-3)
+    assert none == []
+    np.testing.assert_array_equal(others[1], rows)
     with pytest.raises(UnknownDocumentError, match="'b'"):
         index.get_documents_embeddings([["b"]])
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from inspect import signature
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from helpers.definition import projector, ranking, score, unit_rows
 
 from pylate_eigenli import (
     EigenLIIndex,
+    EigenLISVIndex,
     IndexFormatError,
     IndexLockedError,
     UnknownDocumentError,
@@ -382,7 +384,7 @@ class TestAdding:
 
     def test_compressed_documents_are_those_of_lapack(self, make, documents):
         index = make(k=K, dtype="float32").add_documents(range(50), documents)
-        (bases,) = index.get_documents_embeddings([range(50)])
+        bases = index.bases(range(50))
         for basis, document in zip(bases, documents, strict=True):
             np.testing.assert_allclose(basis.T @ basis, projector(document, K), atol=1e-3)
 
@@ -498,8 +500,31 @@ class TestSettings:
             assert index.settings.short_documents == "truncate"
             assert index.dim == D
         make().add_documents("b", documents[9])
-        first, second = make().get_documents_embeddings([["a", "b"]])[0]
+        first, second = make().bases(["a", "b"])
         np.testing.assert_array_equal(first, second)
+
+    def test_by_default_k_is_at_most_the_dimension(self, make, documents):
+        assert make().add_documents("a", documents[9]).settings.k == min(32, D)
+        assert make().settings.k == min(32, D)
+        with pytest.raises(ValueError, match="k"):
+            make("other", k=D + 1).add_documents("a", documents[9])
+
+    @pytest.mark.parametrize("index_type", [EigenLIIndex, EigenLISVIndex])
+    def test_options_of_other_indexes_are_told_what_to_use_instead(
+        self, index_type, tmp_path, pylate
+    ):
+        indexes = pylate.indexes
+        others = [indexes.PLAID, indexes.Voyager, indexes.ScaNN]
+        theirs = {name for other in others for name in signature(other).parameters}
+        ours = set(signature(index_type).parameters)
+        for name in theirs - ours - {"kwargs"}:
+            with pytest.raises(TypeError, match=f"{index_type.__name__} has no option '{name}'"):
+                index_type(str(tmp_path / "index"), **{name: 1})
+        with pytest.raises(TypeError, match=r"nbits.*EigenLISVIndex"):
+            index_type(str(tmp_path / "index"), nbits=2)
+        with pytest.raises(TypeError, match=r"one device: .* such as 'cpu', not \['cpu'\]"):
+            index_type(str(tmp_path / "index"), device=["cpu"])
+        assert not list(tmp_path.iterdir())
 
     def test_defaults(self, make):
         settings = make().settings
@@ -564,26 +589,24 @@ class TestSettings:
 
 class TestStoredBases:
     @pytest.mark.parametrize("dtype", PRECISION)
-    def test_have_the_structure_of_the_ids(self, make, documents, dtype):
+    def test_come_in_the_order_of_the_ids(self, make, documents, dtype):
         index = make(k=K, dtype=dtype)
         index.add_documents(range(40), documents[:40]).add_documents(["x", "y"], documents[40:42])
-        bases = index.get_documents_embeddings([["y", 3, 3, "x"], [], [12]])
-        assert [len(group) for group in bases] == [4, 0, 1]
-        for group, sources in zip(bases, ([41, 3, 3, 40], [], [12]), strict=True):
-            for basis, source in zip(group, sources, strict=True):
-                assert basis.dtype == np.float32
-                assert basis.shape == (min(K, len(documents[source])), D)
-                np.testing.assert_allclose(
-                    basis @ basis.T, np.eye(len(basis)), atol=PRECISION[dtype]
-                )
+        assert index.bases([]) == []
+        for basis, source in zip(index.bases(["y", 3, 3, "x"]), [41, 3, 3, 40], strict=True):
+            assert basis.dtype == np.float32
+            assert basis.shape == (min(K, len(documents[source])), D)
+            np.testing.assert_allclose(basis @ basis.T, np.eye(len(basis)), atol=PRECISION[dtype])
 
     def test_unknown_ids_are_named(self, make, documents):
         index = make(k=K).add_documents(range(5), documents[:5])
         with pytest.raises(UnknownDocumentError, match="no document 'x'"):
-            index.get_documents_embeddings([[1], [2, "x"]])
+            index.bases([1, 2, "x"])
 
-    def test_a_flat_list_is_refused(self, make, documents):
+    def test_are_not_given_for_tokens(self, make, documents):
         index = make(k=K).add_documents(range(5), documents[:5])
+        with pytest.raises(ValueError, match=r"keeps bases, not tokens: index.bases\(ids\)"):
+            index.get_documents_embeddings([[1]])
         with pytest.raises(TypeError, match="list of lists"):
             index.get_documents_embeddings([1, 2])
 
@@ -682,6 +705,7 @@ class TestClosing:
             lambda: index.add_documents("a", documents[0]),
             lambda: index.remove_documents(1),
             lambda: index.get_documents_embeddings([[1]]),
+            lambda: index.bases([1]),
             lambda: len(index),
             lambda: 1 in index,
             index.stats,

@@ -50,7 +50,7 @@ ORDER = [f"doc {i}" for i in range(20) if i not in (0, 3, 7, 19)] + ["new", "doc
 
 def expected_vectors(index):
     """The vectors of a small index in the order of insertion, by its own public methods."""
-    (bases,) = index.get_documents_embeddings([ORDER])
+    bases = index.bases(ORDER)
     ranks = np.array([len(basis) for basis in bases])
     floors = ((K - ranks) / (D - ranks)).astype(np.float32)
     offsets = np.concatenate([[0], np.cumsum(ranks)])

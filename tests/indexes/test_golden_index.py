@@ -86,7 +86,9 @@ def write(folder: Path, kind: str, dtype: str) -> Any:
 def answers(index: Any) -> dict[str, Any]:
     """What an index says, as JSON values."""
     results = [[[hit["id"], hit["score"]] for hit in result] for result in index(QUERIES)]
-    (rows,) = index.get_documents_embeddings([[document_id for document_id, _ in results[0]]])
+    ids = [document_id for document_id, _ in results[0]]
+    keeps_tokens = getattr(index.settings, "keep_tokens", "none") != "none"
+    rows = index.get_documents_embeddings([ids])[0] if keeps_tokens else index.bases(ids)
     said = {
         "settings": {n: getattr(index.settings, n) for n in ("k", "dtype", "short_documents")},
         "dim": index.dim,

@@ -56,6 +56,16 @@ def overlap(found, expected):
     return np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs])
 
 
+@pytest.mark.parametrize("backend", ["voyager", "faiss"])
+def test_no_more_candidates_take_memory_than_there_are_documents(
+    backend, make, documents, queries
+) -> None:
+    index = make(backend=backend).add_documents(range(300), documents).build()
+    index.remove_documents([7])
+    # As many numbers for each query would fill 80 TB.
+    assert ids(index(queries, k=10, n_candidates=10**12)) == ids(index(queries, 10, range(300)))
+
+
 class TestTheScoreIsOneInnerProduct:
     def test_float32_vectors_give_the_scores_of_the_subspaces(
         self, make, documents, queries, exact
@@ -117,6 +127,14 @@ class TestReRanking:
         for rerank in ("maxsim", "eigenli"):
             with pytest.raises(ValueError, match="dimension 5, expected 24"):
                 index(queries[:1], k=5, rerank=rerank, n_candidates=20)
+
+    def test_tokens_that_float16_cannot_hold_are_refused(self, make, documents, queries):
+        documents = 1e5 * documents
+        with pytest.raises(ValueError, match=r"document 7: token 16 has values beyond 65,504"):
+            make(keep_tokens="float16").add_documents([7], documents[:1])
+        index = make(keep_tokens="int8").add_documents(range(300), documents)
+        for hits in index(queries, k=5, rerank="maxsim"):
+            assert np.isfinite([hit["score"] for hit in hits]).all()
 
     def test_without_anything_to_score_from_is_refused(self, make, documents):
         index = make().add_documents(range(300), documents)
@@ -200,7 +218,14 @@ class TestBadInput:
             index.get_documents_embeddings([["b"]])
         rows = index.get_documents_embeddings([["a"]])[0][0]
         np.testing.assert_allclose(rows, documents[0].numpy(), atol=1e-3)
-        with pytest.raises(ValueError, match="keeps neither"):
-            make(index_name="bare").add_documents(["a"], documents[:1]).get_documents_embeddings(
-                [["a"]]
-            )
+        with pytest.raises(ValueError, match=r"keeps tokens, not bases: compress\("):
+            index.bases(["a"])
+        bare = make(index_name="bare").add_documents(["a"], documents[:1])
+        with pytest.raises(
+            ValueError, match=r"keeps vectors, not tokens; .*keep_tokens=\"float16\""
+        ):
+            bare.get_documents_embeddings([["a"]])
+        with pytest.raises(ValueError, match=r"keeps vectors, not bases; .*keep_bases=True"):
+            bare.bases(["a"])
+        based = make(index_name="based", keep_bases=True).add_documents(["a"], documents[:1])
+        assert based.bases(["a"])[0].shape == (K, D)

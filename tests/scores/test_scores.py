@@ -135,6 +135,31 @@ class TestScoresOfBases:
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 torch.testing.assert_close(function(), expected)
 
+    @pytest.mark.parametrize(
+        ("score", "queries", "documents", "masks", "message"),
+        [
+            (eigenli_scores, (3, 2, 6), (4, 2, 5), {}, "queries have dimension 6, but .* 5"),
+            (eigenli_scores, (2, 6), (4, 2, 6), {}, "queries_embeddings must be 3-D"),
+            (eigenli_scores, (3, 2, 6), (2, 6), {}, "documents_bases must be 3-D"),
+            (eigenli_scores, (3, 2, 6), (4, 1, 2, 6), {}, "documents_bases must be 3-D"),
+            (eigenli_scores_pairwise, (3, 2, 6), (3, 2, 5), {}, "queries have dimension 6"),
+            (eigenli_kd_scores, (3, 2, 6), (3, 2, 6), {}, "documents_bases must be 4-D"),
+            (eigenli_kd_scores, (3, 2, 6), (2, 4, 2, 6), {}, "3 queries, but candidates of 2"),
+            (eigenli_kd_scores, (3, 2, 6), (3, 4, 2, 5), {}, "queries have dimension 6"),
+            (eigenli_scores, (3, 2, 6), (4, 2, 6), {"queries_mask": (3, 3)}, "their mask"),
+            (eigenli_scores, (3, 2, 6), (4, 2, 6), {"documents_mask": (4,)}, "their mask"),
+            (eigenli_kd_scores, (3, 2, 6), (3, 4, 2, 6), {"documents_mask": (3, 2)}, "their mask"),
+        ],
+    )
+    def test_wrong_shapes_are_named(self, score, queries, documents, masks, message):
+        masks = {name: torch.ones(shape) for name, shape in masks.items()}
+        with pytest.raises(ValueError, match=message):
+            score(torch.ones(queries), torch.ones(documents), **masks)
+
+    def test_lists_of_different_dimensions_are_named(self):
+        with pytest.raises(ValueError, match=r"of one d, got \(2, 5\), \(2, 6\)"):
+            eigenli_scores([torch.ones(2, 6), torch.ones(2, 5)], torch.ones(1, 2, 6))
+
     def test_pairs_need_equal_numbers(self):
         with pytest.raises(ValueError, match="3 queries cannot be paired with 2 documents"):
             eigenli_scores_pairwise(tokens(0, 3, 2, 6), orthonormal(0, 2, 2, 6))

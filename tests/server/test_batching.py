@@ -36,6 +36,22 @@ def test_requests_that_arrive_while_one_is_answered_share_the_next_batch() -> No
     assert sizes == [1, 3, 2]
 
 
+def test_a_batch_is_bounded_by_the_size_of_its_requests() -> None:
+    batches: list[list[int]] = []
+
+    def answer(sizes):
+        batches.append(list(sizes))
+        return sizes
+
+    async def scenario():
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(answer, executor, max_batch=10, size=lambda size: size)
+            return await asyncio.gather(*map(batcher, [3, 7, 1, 25, 9, 1]))
+
+    assert asyncio.run(scenario()) == [3, 7, 1, 25, 9, 1]
+    assert batches == [[3, 7], [1], [25], [9, 1]]
+
+
 def test_a_bad_request_fails_alone() -> None:
     def answer(numbers):
         if 3 in numbers:

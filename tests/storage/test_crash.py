@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from benchmarks.strikes import largest_file
 from helpers.contents import assert_sound, contents, document_columns
 
 from pylate_eigenli.storage import Store
@@ -42,17 +42,6 @@ class TestFailingDisk:
     def test_an_error_at_any_call_leaves_a_committed_state(self, tmp_path):
         strikes = int(run_child("fail_everywhere", tmp_path).split()[0])
         assert strikes > 200
-
-
-@contextmanager
-def largest_file(size):
-    """Let the kernel refuse to make files larger than that, as it does when a disk is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def add_many(store, remove):

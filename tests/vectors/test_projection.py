@@ -175,6 +175,12 @@ class TestRefusals:
         with pytest.raises(ValueError, match=message):
             SVProjection.fit(vectors, **options)
 
+    def test_name_the_vector_that_is_too_long(self):
+        vectors = torch.randn(20, 5)
+        vectors[13] *= 1e30
+        with pytest.raises(ValueError, match="vector 13 is longer than"):
+            SVProjection.fit(vectors.split(4), 2)
+
     @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
     def test_name_the_vector_that_is_not_finite(self, bad):
         vectors = torch.randn(20, 5)

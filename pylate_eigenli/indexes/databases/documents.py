@@ -139,7 +139,7 @@ class DatabaseDocuments:
 
     def _encoded(self, ids: list[DocumentId], tokens: TokenBatch) -> DocumentColumns:
         state = self._collection.snapshot
-        codec, documents = self._collection.codec(state).encode(ids, tokens)
+        codec, documents = self._collection.codec(state, tokens.dim).encode(ids, tokens)
         if self._collection.dim(state) is None and not self.prepare(tokens.dim, codec):
             codec = self._collection.codec(self._collection.snapshot)
             _, documents = codec.encode(ids, tokens)
