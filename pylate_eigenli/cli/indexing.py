@@ -102,10 +102,8 @@ def index(
 ) -> None:
     """Index documents. Unchanged ones are skipped: run it again after an interruption."""
     with one_line_errors(debug), _bars() as bars:
-        from ..corpus.passages import Cutter
         from ..corpus.sources import open_source
-        from ..corpus.text_index import TextIndex, rehearse
-        from ..models.text_encoder import TextEncoder
+        from ..corpus.text_index import TextIndex
 
         opened = open_source(source)
         settings = _settings(backend, keep_tokens, uri)
@@ -113,14 +111,7 @@ def index(
         if model is None and (override or _is_empty(index)):
             with bars.task("Making the default model"):
                 model = model_or_error()
-        encoder = None if model is None else TextEncoder(model)
-        if override and encoder is not None:
-            # Find errors before the old documents are gone.
-            with bars.task("Loading the model"):
-                encoder.load()
-            opened, first = opened.peeked(Cutter(encoder.tokenizer, encoder.document_length))
-            rehearse(settings, first[:1], encoder)
-        texts = TextIndex(index, model=encoder, override=override, **settings)
+        texts = TextIndex(index, model=model, override=override, **settings)
         _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
 
 
@@ -207,6 +198,8 @@ def _fill(
             hint = f"the index holds {counted(len(texts))}; run the command again to go on"
             typer.echo(f"interrupted: {hint}", err=True)
             raise typer.Exit(130) from None
+        if texts.index.is_overriding:
+            raise ValueError("there are no documents in the source; the index is left as it was")
         report = Report(
             str(texts.path),
             done.added,

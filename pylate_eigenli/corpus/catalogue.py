@@ -2,9 +2,10 @@
 
 The catalogue is one SQLite file in the folder of the index. It holds the title of each document,
 its text or the page it is, and the fingerprint of the file it was read from. A row is written just
-before the index commits, with the generation that the commit makes. So a reader finds the rows of
-the generation it searches, even while another process writes. The rows of a commit that failed are
-newer than the index; every commit drops such rows first, under the writer's lock.
+before the index commits, with the generation that the commit makes, and the manifest of the commit
+names the generation of the newest rows. So a reader finds the rows of the state it searches, even
+while another process writes. The rows of a commit that failed are newer than the manifest says,
+whatever is committed after it; the next rows to be written take their place, under the writer's lock.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,6 +115,7 @@ class Catalogue:
         documents: Iterable[Document],
         since: int,
         about: Mapping[str, str] | None = None,
+        after: int | None = None,
     ) -> None:
         """Write documents that belong to a generation of the index, all or none.
 
@@ -125,6 +127,9 @@ class Catalogue:
             The generation that is about to be committed, or ``ALWAYS``.
         about
             Facts about the index by name, for instance the model.
+        after
+            The generation of the newest committed rows, by default the one before; newer ones are
+            of commits that failed, and deleted.
         """
         rows = [
             (
@@ -135,7 +140,8 @@ class Catalogue:
         ]
         with self._changing() as connection:
             if since != ALWAYS:
-                _drop_newer(connection, since - 1)
+                newest = since - 1 if after is None else after
+                connection.execute("DELETE FROM texts WHERE since > ?", (newest,))
             connection.executemany(
                 "INSERT OR REPLACE INTO about VALUES (?, ?)", (about or {}).items()
             )
@@ -143,34 +149,38 @@ class Catalogue:
                 "INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?)", rows
             )
 
-    def drop_newer(self, generation: int) -> None:
-        """Delete the rows of commits that failed: those newer than the index itself."""
-        if self.path.is_file():
-            with self._changing() as connection:
-                _drop_newer(connection, generation)
-
     def discard(
         self, documents_ids: Iterable[DocumentId], generation: int, *, removed: bool
     ) -> None:
-        """Mark rows that a generation has replaced or removed; they are deleted a minute later."""
+        """Mark rows that a generation has replaced or removed; they are deleted a minute later.
+
+        The generation is committed by now, so a full disk is no reason to fail: compacting finds
+        the rows, too.
+        """
         if self.path.is_file():
             newest = generation + 1 if removed else generation
-            with self._changing() as connection:
+            with suppress(sqlite3.OperationalError), self._changing() as connection:
                 connection.executemany(
                     "UPDATE texts SET gone = ? WHERE id = ? AND gone IS NULL AND since < ?",
                     [(time.time(), _key(document_id), newest) for document_id in documents_ids],
                 )
 
-    def compact(self) -> None:
-        """Delete replaced and removed rows at once, and give their space back to the disk."""
+    def compact(self, generation: int) -> None:
+        """Delete all rows that do not belong to a generation, and give their space back."""
         if self.path.is_file():
             with self._changing() as connection:
-                connection.execute("DELETE FROM texts WHERE gone IS NOT NULL")
-            with self._connected() as connection:
+                connection.execute(
+                    "DELETE FROM texts WHERE gone IS NOT NULL OR since > :now OR EXISTS (SELECT 1 "
+                    "FROM texts AS newer WHERE newer.id = texts.id AND newer.since > texts.since "
+                    "AND newer.since <= :now)",
+                    {"now": generation},
+                )
+            # It needs space for a copy, which a full disk has not.
+            with suppress(sqlite3.OperationalError), self._connected() as connection:
                 connection.execute("VACUUM")
 
     def set_aside(self, generation: int) -> None:
-        """Begin an override of a generation: keep the old catalogue until the commit."""
+        """Begin the commit that replaces a generation: keep the old catalogue until it is done."""
         for suffix in _SUFFIXES:
             path = self.path.with_name(FILE_NAME + suffix)
             if path.is_dir() and not path.is_symlink():
@@ -180,7 +190,7 @@ class Catalogue:
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether an override has begun and not ended."""
+        """Whether the commit of an override has begun and not ended."""
         return any(self.path.parent.glob(f"{_ASIDE}*"))
 
     def recover(self, generation: int) -> None:
@@ -188,7 +198,7 @@ class Catalogue:
         for path in self.path.parent.glob(f"{_ASIDE}*"):
             number, _, suffix = path.name.removeprefix(_ASIDE).partition("-")
             target = self.path.with_name(FILE_NAME + (f"-{suffix}" if suffix else ""))
-            if number == str(generation) and not target.exists():
+            if number == str(generation):  # the new one is of a commit that never came
                 path.replace(target)
             else:
                 path.unlink()
@@ -347,10 +357,6 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 def _make_tables(connection: sqlite3.Connection) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
-
-
-def _drop_newer(connection: sqlite3.Connection, generation: int) -> None:
-    connection.execute("DELETE FROM texts WHERE since > ?", (generation,))
 
 
 def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str], set[str]]:

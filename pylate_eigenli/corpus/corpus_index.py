@@ -15,17 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..errors import IndexLockedError, UnknownDocumentError
+from ..errors import IndexFormatError, IndexLockedError, UnknownDocumentError
 from ..indexes import databases
-from ..indexes.documents import ACCOMPANIED
+from ..indexes.documents import after_commit
 from ..indexes.open_index import holds_index, open_index
 from ..indexes.single_vector import EigenLISVIndex
 from ..models.encoder import Advance, Encoder, fingerprint_of, ignore, is_gone
 from ..scores.explanation import explain_found, spectrum
-from ..storage import DocumentId, Store
+from ..storage import DocumentId, Snapshot, Store, Transaction
+from ..storage.lock import writer_lock
+from ..storage.manifest import Manifest
 from .catalogue import ALWAYS, Catalogue, Document
 from .hits import Answer, Hit, snippet
 
+CATALOGUE = "catalogue"
+"""Key of the manifest's meta: the generation of the newest rows of the catalogue."""
 _COPIED_AT_ONCE = 1000
 
 
@@ -43,7 +47,8 @@ class CorpusIndex(ABC):
         A model, or its name or path. By default the one the index was made with; another one is
         refused.
     override
-        Whether to empty the index if it already exists.
+        Whether the first documents replace all that the index holds. Until they are committed, the
+        old ones stay, whatever fails.
     settings
         Further options of :func:`pylate_eigenli.indexes.open_index.open_index`.
     """
@@ -61,8 +66,7 @@ class CorpusIndex(ABC):
     ) -> None:
         self.path = Path(path)
         self.catalogue = Catalogue(path)
-        if not override:
-            recover(path)
+        recover(path)
         about = {} if override else self.catalogue.about
         # A process that was killed before the first commit may leave a catalogue, but no index.
         self._about = about if holds_index(path) else {}
@@ -71,14 +75,7 @@ class CorpusIndex(ABC):
         # The model that was recorded when the index was opened.
         self._recorded = about.get("model")
         self._encoder = self._chosen(model, self._about.get("model"))
-        if override:
-            self._rehearse(settings)
-            with Store(self.path).transaction(override=True) as transaction:
-                self.catalogue.set_aside(transaction.base.generation)
-            recover(path)
-        # The files are empty now; only a database still has to be emptied.
-        in_database = settings.get("backend") in databases.NAMES
-        self.index = open_index(path, override=override and in_database, **settings)
+        self.index = open_index(path, override=override, **settings)
         self._in_database = self.index.in_database
         # An embedded database is not made for threads.
         self._turn: AbstractContextManager[Any] = (
@@ -96,10 +93,6 @@ class CorpusIndex(ABC):
     @abstractmethod
     def contents(self, documents: Sequence[Document]) -> list[Any]:
         """Return the model's input for documents of the catalogue; None if a file is gone."""
-
-    @abstractmethod
-    def _rehearse(self, settings: dict[str, Any]) -> None:
-        """Raise an error if an index with such settings cannot be made."""
 
     def _chosen(self, model: str | Encoder | None, made_with: str | None) -> Encoder | None:
         encoder = self._encoder_of(model) if isinstance(model, str) else model
@@ -138,9 +131,14 @@ class CorpusIndex(ABC):
 
     def _check_model(self) -> None:
         """Raise an error if another process has made the index anew with another model."""
-        recorded = self.catalogue.about.get("model")
+        recorded = self._facts.get("model")
         if recorded not in (None, self._recorded, self.model):
             raise ValueError(f"{self.path} was made anew with the model {recorded}; open it again")
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        """How the index was made, as the catalogue says; nothing while it is to be replaced."""
+        return {} if self.index.is_overriding else self.catalogue.about
 
     @property
     def model(self) -> str | None:
@@ -242,7 +240,9 @@ class CorpusIndex(ABC):
             queries = self.encoder.encode_queries(texts) if texts else None
         with self._changing(documents, about):
             self.index.add_documents([document.id for document in documents], tokens)
-            if queries is not None:
+        if queries is not None:
+            remedy = "learn them from a sample of queries with index.fit_queries()"
+            with after_commit(self.path, "learning the statistics of queries", remedy):
                 self.index.fit_queries(queries)
         return len(documents)
 
@@ -262,17 +262,22 @@ class CorpusIndex(ABC):
             return
         made: list[int] = []
 
-        def write_catalogue(generation: int) -> None:
-            if made:  # the ANN structure is committed after the documents
-                self.catalogue.drop_newer(generation - 1)
-                return
-            if about:
+        def write_catalogue(transaction: Transaction) -> None:
+            base, generation = transaction.base, transaction.base.generation + 1
+            if self.index.is_overriding:
+                self.catalogue.set_aside(base.generation)
+            elif about:
                 self._check_model()  # once more, now that nobody else can write
+            self.catalogue.put(documents, generation, about, newest_rows(base))
+            if transaction.meta:  # that of an index without documents stays empty
+                transaction.meta[CATALOGUE] = generation
             made.append(generation)
-            self.catalogue.put(documents, generation, about)
 
-        with self.index.accompanied(write_catalogue):
-            yield
+        try:
+            with self.index.accompanied(write_catalogue):
+                yield
+        finally:
+            recover(self.path)
         self.catalogue.discard((document.id for document in documents), made[-1], removed=removed)
 
     def _changing_database(
@@ -284,8 +289,13 @@ class CorpusIndex(ABC):
         between, adding the same documents again completes both.
         """
         if not removed:
+            if self.index.is_overriding:
+                self.catalogue.set_aside(self.index.generation)
             self.catalogue.put(documents, ALWAYS, about)
-        yield
+        try:
+            yield
+        finally:
+            recover(self.path)
         _mark(self.path)
         self.index.refresh()
         if removed:
@@ -299,10 +309,9 @@ class CorpusIndex(ABC):
         else:
             # One transaction: nobody else can write between the two steps.
             with Store(self.path).transaction() as transaction:
-                self.catalogue.drop_newer(transaction.base.generation)
+                self.catalogue.compact(newest_rows(transaction.base))
                 transaction.compact()
             self.index.refresh()
-        self.catalogue.compact()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -313,13 +322,17 @@ class CorpusIndex(ABC):
 
     def of_file(self, file: str) -> dict[str, str]:
         """Return the ids of the passages or pages of a file, in their order, with fingerprints."""
+        if self.index.is_overriding:
+            return {}
         known = self.catalogue.of_file(file, self._generation)
         unknown = set(self.missing(known))
         return {i: known[i] for i in known if i not in unknown}
 
     @property
     def _generation(self) -> int:
-        return ALWAYS if self._in_database else self.index.generation
+        if self._in_database:
+            return ALWAYS
+        return int(self.index.meta.get(CATALOGUE, self.index.generation))
 
     def copy_catalogue(self, folder: str | Path) -> None:
         """Copy the catalogue to the folder of an index in a database."""
@@ -426,20 +439,25 @@ def holding(about: dict[str, str]) -> str:
     return "pages" if "folder" in about else "texts"
 
 
+def newest_rows(state: Snapshot) -> int:
+    """Return the generation of the newest rows of the catalogue that belong to a state."""
+    return int(state.meta.get(CATALOGUE, state.generation))
+
+
 def recover(path: str | Path) -> None:
-    """Finish an override, or undo it if its process was killed before the commit."""
+    """Finish an override, or undo it if it failed or was killed before the commit."""
     catalogue = Catalogue(path)
     if catalogue.is_set_aside:
         # If the index is locked, the override is still running.
-        with suppress(IndexLockedError), Store(path).transaction() as transaction:
-            catalogue.recover(transaction.base.generation)
+        with suppress(IndexLockedError, IndexFormatError), writer_lock(Path(path)):
+            catalogue.recover(Manifest.read(Path(path)).generation)
 
 
 def _mark(path: str | Path) -> None:
     """Note in the manifest of an index in a database that it has a catalogue."""
     with Store(path).transaction() as transaction:
         if transaction.meta:
-            transaction.meta[ACCOMPANIED] = True
+            transaction.meta[CATALOGUE] = ALWAYS
 
 
 def verify(path: str | Path) -> list[str]:
@@ -454,8 +472,7 @@ def verify(path: str | Path) -> list[str]:
         return [*damage, *Catalogue(path).damage()]
     snapshot = store.snapshot
     catalogue = Catalogue(path)
-    expected = bool(snapshot.meta.get(ACCOMPANIED))
-    damage = catalogue.damage(snapshot, snapshot.generation, expected=expected)
+    damage = catalogue.damage(snapshot, newest_rows(snapshot), expected=CATALOGUE in snapshot.meta)
     if damage:
         return damage
     about = catalogue.about

@@ -16,7 +16,7 @@ from ..models.vision_encoder import VisionEncoder
 from .catalogue import Catalogue, Document
 from .corpus_index import CorpusIndex, holding
 from .pages import PageReader, open_document
-from .text_index import TextIndex, rehearse
+from .text_index import TextIndex
 from .updating import Update, update
 
 _DPI = 144
@@ -53,13 +53,10 @@ class PageIndex(CorpusIndex):
     def _encoder_of(self, name: str) -> VisionEncoder:
         return VisionEncoder(name)
 
-    def _rehearse(self, settings: dict[str, Any]) -> None:
-        rehearse(settings)
-
     @property
     def folder(self) -> Path:
         """The folder of the pages."""
-        folder = self.catalogue.about.get("folder") or self._about.get("folder")
+        folder = self._facts.get("folder") or self._about.get("folder")
         if folder is None:
             raise FileNotFoundError(f"there is no index of pages in {self.path}")
         return Path(folder)

@@ -10,8 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -86,16 +85,6 @@ class Source:
     def parts(self, cut: Cut) -> Iterable[Part]:
         """Return the documents of each record or file."""
         return self.read(cut)
-
-    def peeked(self, cut: Cut) -> tuple[Source, list[Document]]:
-        """Read the first documents; return a source that yields them again, and the documents."""
-        parts = iter(self.parts(cut))
-        read: list[Part] = []
-        for part in parts:
-            read.append(part)
-            if part.documents:
-                return replace(self, read=lambda _: chain(read, parts)), part.documents
-        raise ValueError("there are no documents in the source; the index is left as it was")
 
 
 def open_source(source: str) -> Source:

@@ -39,7 +39,8 @@ def open_index(
         Whether it is an :class:`pylate_eigenli.EigenLISVIndex`. By default whatever it is, and
         a new one is not.
     override
-        Whether to empty the index if it already exists.
+        Whether the first change replaces all that the index holds. Until then the old documents
+        stay on disk, whatever fails.
     show_progress
         Whether to show a progress bar while documents are added.
     settings

@@ -271,7 +271,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
 
     def build(self) -> Self:
         """Bring the ANN structure up to date with all documents, made anew if many were removed."""
-        self._documents.build(self._companion)
+        self._documents.build()
         return self
 
     def recall_against_exact(self, queries_embeddings: Any, k: int = 10) -> float:

@@ -211,10 +211,3 @@ class TestJsonLines:
         path = tmp_path / "marked.jsonl"
         path.write_text('{"id": 1, "text": "fine"}\n', encoding="utf-8-sig")
         assert read(path) == [Document(1, "fine")]
-
-    def test_what_was_looked_at_first_is_read_again(self, tmp_path):
-        for name, text in (("a.txt", ""), ("b.txt", "one"), ("c.txt", "two")):
-            (tmp_path / name).write_text(text)
-        source, first = open_source(str(tmp_path)).peeked(cutter())
-        assert [document.text for document in first] == ["one"]
-        assert [part.file for part in source.parts(cutter())] == ["a.txt", "b.txt", "c.txt"]

@@ -126,8 +126,8 @@ class TestWritingToADamagedIndex:
             (folder / "manifest.json").write_text("{")
         else:
             file_of(folder, damage).write_bytes(b"")
-        store = Store(folder)
-        with store.transaction(override=True) as tx:
+        store = Store(folder, override=True)
+        with store.transaction() as tx:
             tx.append(["new"])
         assert list(store.snapshot) == ["new"]
         assert_sound(store)

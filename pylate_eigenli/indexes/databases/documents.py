@@ -52,7 +52,7 @@ class DatabaseDocuments:
         Address and credentials, see :func:`pylate_eigenli.indexes.databases.connect`. By default
         the uri that was given first.
     override
-        Whether to empty the database.
+        Whether the first documents replace those of the database.
 
     Examples
     --------
@@ -90,8 +90,7 @@ class DatabaseDocuments:
             settings.backend, self._uri, token, str(collection.path), settings.backend_options
         )
         self._is_open = False
-        if override:
-            self._database.drop()
+        self._override = override
 
     @property
     def thread_safe(self) -> bool:
@@ -139,8 +138,7 @@ class DatabaseDocuments:
     def _name(self) -> str:
         return self._collection.settings(self._collection.snapshot).backend
 
-    def build(self, companion: Companion | None = None) -> None:
-        _refuse(companion)
+    def build(self) -> None:
         if (database := self._opened(self._collection.snapshot)) is not None:
             database.settle()
 
@@ -189,14 +187,18 @@ class DatabaseDocuments:
                     raise ValueError(f"documents have dimension {dim}, expected {known}")
                 return False
             check_dimension(codec.settings.backend, codec.encoder.width)
-            if self._database.exists():
+            if not self._override and self._database.exists():
                 raise ValueError(
                     "the database has a collection of that name, and it is not of this index: "
                     'choose another one with backend_options={"collection": ...}, or replace it '
                     "with override=True"
                 )
             self._collection.begin(transaction, codec, dim, uri=self._uri)
-            return True
+            if self._override:
+                # Last of all: whatever fails before leaves the old documents in place.
+                self._database.drop()
+        self._override = False
+        return True
 
     def upload(self, batches: Iterable[DocumentColumns], progress: Progress) -> None:
         """Send documents, and check that all arrive.
