@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from helpers.milvus_server import RealMilvus
+
+# The key that signs indexes is not to be made in the home of whoever runs the tests.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eigenli-state-")
 
 if TYPE_CHECKING:
     from pylate_eigenli.models.standard_library import Document

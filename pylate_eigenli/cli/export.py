@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, counted, existing
+from .options import IndexPath, Json, Trust, counted, existing
 
 
 class Target(str, Enum):
@@ -59,6 +59,7 @@ def export(
             "--only-missing", help="Send only documents that the database does not hold yet."
         ),
     ] = False,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -72,7 +73,7 @@ def export(
                 raise ValueError(f"--to {to.value} needs --uri, the file to write")
             from ..indexes.export import export as export_file
 
-            opened = open_index(existing(index))
+            opened = open_index(existing(index), trust_index=trust)
             export_file(
                 opened,
                 uri,
@@ -86,7 +87,7 @@ def export(
         from ..indexes.databases.move import move
 
         target = out or index.with_name(f"{index.name}-{to.value}")
-        source = open_corpus(existing(index))
+        source = open_corpus(existing(index), trust_index=trust)
         moved = move(
             source.index,
             to.value,

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from .errors import Debug, one_line_errors
-from .options import Directions, IndexPath, Json, Model, counted, existing
+from .options import Directions, IndexPath, Json, Model, Trust, counted, existing
 from .pages import update_pages
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def index(
         bool, typer.Option("--override", help="Empty the index first if there is one.")
     ] = False,
     batch_size: BatchSize = 128,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -108,10 +109,10 @@ def index(
         opened = open_source(source)
         settings = _settings(backend, keep_tokens, uri)
         settings |= {"k": directions, "preset": preset, "dtype": dtype}
-        if model is None and (override or _is_empty(index)):
+        if model is None and (override or _is_empty(index, trust)):
             with bars.task("Making the default model"):
                 model = model_or_error()
-        texts = TextIndex(index, model=model, override=override, **settings)
+        texts = TextIndex(index, model=model, override=override, trust_index=trust, **settings)
         _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
 
 
@@ -120,6 +121,7 @@ def add(
     source: SourceName,
     model: Model = None,
     batch_size: BatchSize = 128,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -127,7 +129,7 @@ def add(
     with one_line_errors(debug), _bars() as bars:
         from ..corpus.page_index import PageIndex, open_corpus
 
-        corpus = open_corpus(existing(index), model)
+        corpus = open_corpus(existing(index), model, trust_index=trust)
         if isinstance(corpus, PageIndex):
             from ..corpus.pages import PageReader
 
@@ -139,14 +141,14 @@ def add(
         _fill(corpus, open_source(source), batch_size, bars, replace=True, as_json=as_json)
 
 
-def _is_empty(index: Path) -> bool:
+def _is_empty(index: Path, trust: bool) -> bool:
     """Return whether there is no index yet, so that any model can be chosen."""
     from ..corpus.page_index import open_corpus
     from ..indexes.open_index import holds_index
 
     if not holds_index(index):
         return True
-    with open_corpus(index) as made:
+    with open_corpus(index, trust_index=trust) as made:
         return made.model is None and not len(made)
 
 

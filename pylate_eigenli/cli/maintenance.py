@@ -12,19 +12,21 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, counted, existing
+from .options import IndexPath, Json, Trust, counted, existing
 
 if TYPE_CHECKING:
     from ..corpus.corpus_index import CorpusIndex
     from ..storage import DocumentId
 
 
-def info(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+def info(
+    index: IndexPath, trust: Trust = False, as_json: Json = False, debug: Debug = False
+) -> None:
     """Show what an index holds and how it was made."""
     with one_line_errors(debug):
         from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index)) as corpus:
+        with open_corpus(existing(index), trust_index=trust) as corpus:
             about = corpus.about()
         if as_json:
             typer.echo(json.dumps(about))
@@ -50,6 +52,7 @@ def remove(
             show_default=False,
         ),
     ],
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -57,7 +60,7 @@ def remove(
     with one_line_errors(debug):
         from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index)) as corpus:
+        with open_corpus(existing(index), trust_index=trust) as corpus:
             ids = list(dict.fromkeys(_meant(corpus, documents_ids)))
             corpus.remove(ids)
             left = len(corpus)
@@ -95,12 +98,14 @@ def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> Non
             raise typer.Exit(1)
 
 
-def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+def compact(
+    index: IndexPath, trust: Trust = False, as_json: Json = False, debug: Debug = False
+) -> None:
     """Give the space of removed and replaced documents back to the disk."""
     with one_line_errors(debug):
         from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index)) as corpus:
+        with open_corpus(existing(index), trust_index=trust) as corpus:
             before = corpus.index.nbytes
             corpus.compact()
             after = corpus.index.nbytes

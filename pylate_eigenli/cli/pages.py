@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import Directions, Json, Top
+from .options import Directions, Json, Model, Top, Trust
 
 if TYPE_CHECKING:
     from ..corpus.hits import Hit
@@ -139,20 +139,22 @@ def search(
     dtype: Dtype = "auto",
     device: Device = None,
     attention: Attention = None,
+    model: Model = None,
     trust_remote_code: TrustRemoteCode = False,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Find the pages that answer a question, and show them on a contact sheet."""
     with one_line_errors(debug):
-        from ..corpus.catalogue import Catalogue
         from ..corpus.page_index import PageIndex
         from ..models.vision_encoder import VisionEncoder
 
-        model = Catalogue(index_folder).about.get("model")
-        if model is None:
-            raise FileNotFoundError(f"there is no index of pages in {index_folder}")
+        with PageIndex(index_folder, model=model, trust_index=trust) as corpus:
+            if corpus.model is None:
+                raise FileNotFoundError(f"there is no index of pages in {index_folder}")
+            corpus.check_trust(runs_code=trust_remote_code)
         encoder = VisionEncoder(
-            model,
+            corpus.model,
             dtype=dtype,
             device_map=device,
             attn_implementation=attention,

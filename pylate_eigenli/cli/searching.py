@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, Model, Top, existing
+from .options import IndexPath, Json, Model, Top, Trust, existing
 
 if TYPE_CHECKING:
     from ..corpus.hits import Answer
@@ -38,6 +38,7 @@ def search(
         typer.Option(help="How an index of single vectors re-ranks: none, eigenli or maxsim."),
     ] = None,
     model: Model = None,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -46,7 +47,7 @@ def search(
         from ..corpus.page_index import open_corpus
 
         console = Console(highlight=False)
-        with open_corpus(existing(index), model) as corpus:
+        with open_corpus(existing(index), model, trust_index=trust) as corpus:
             if queries and not all(query.strip() for query in queries):
                 raise ValueError("a query is empty")
             with Console(stderr=True).status("Loading the model"):

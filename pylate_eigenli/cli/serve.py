@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, Model, existing
+from .options import IndexPath, Json, Model, Trust, existing
 
 _LOOPBACK = ("127.0.0.1", "localhost")
 
@@ -35,6 +35,7 @@ def serve(
     ] = None,
     max_megabytes: Annotated[int, typer.Option(min=1, help="Size of a request, at most.")] = 32,
     model: Model = None,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -52,7 +53,7 @@ def serve(
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         # First, because loading a model takes long, and a port in use is reported at once.
         with _listening(host, port, family) as listening:
-            service = Service(index, model)
+            service = Service(index, model, trust_index=trust)
             with Console(stderr=True).status("Loading the model"):
                 service.warm_up()
             app = create_app(

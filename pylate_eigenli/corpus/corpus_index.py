@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,11 +21,13 @@ from ..indexes import databases
 from ..indexes.documents import after_commit
 from ..indexes.open_index import holds_index, open_index
 from ..indexes.single_vector import EigenLISVIndex
+from ..models.default import cache_folder
 from ..models.encoder import Advance, Encoder, fingerprint_of, ignore, is_gone
 from ..scores.explanation import explain_found, spectrum
 from ..storage import DocumentId, Snapshot, Store, Transaction
 from ..storage.lock import writer_lock
 from ..storage.manifest import Manifest
+from ..storage.trust import is_signed, sign, untrusted
 from .catalogue import ALWAYS, Catalogue, Document
 from .hits import Answer, Hit, snippet
 
@@ -49,6 +52,9 @@ class CorpusIndex(ABC):
     override
         Whether the first documents replace all that the index holds. Until they are committed, the
         old ones stay, whatever fails.
+    trust_index
+        Whether to use a model or a database that only the folder names, although it can run code.
+        What you have named yourself, models of the Hub and the default model are used anyway.
     settings
         Further options of :func:`pylate_eigenli.indexes.open_index.open_index`.
     """
@@ -62,6 +68,7 @@ class CorpusIndex(ABC):
         *,
         model: str | Encoder | None = None,
         override: bool = False,
+        trust_index: bool = False,
         **settings: Any,
     ) -> None:
         self.path = Path(path)
@@ -75,7 +82,8 @@ class CorpusIndex(ABC):
         # The model that was recorded when the index was opened.
         self._recorded = about.get("model")
         self._encoder = self._chosen(model, self._about.get("model"))
-        self.index = open_index(path, override=override, **settings)
+        self._is_trusted = model is not None or trust_index
+        self.index = open_index(path, override=override, trust_index=trust_index, **settings)
         self._in_database = self.index.in_database
         # An embedded database is not made for threads.
         self._turn: AbstractContextManager[Any] = (
@@ -127,7 +135,20 @@ class CorpusIndex(ABC):
                 "as model= or --model"
             )
         self._check_model()
+        self.check_trust()
         return self._encoder
+
+    def check_trust(self, runs_code: bool = False) -> None:
+        """Raise an error if only the folder names the model, and the model can run code.
+
+        Parameters
+        ----------
+        runs_code
+            Whether code that a model of the Hub brings is to be run.
+        """
+        about = self._about
+        if not self._is_trusted and not is_trusted(self.path, about, runs_code):
+            raise untrusted(self.path, f"the model {about.get('model')}", "model= or --model")
 
     def _check_model(self) -> None:
         """Raise an error if another process has made the index anew with another model."""
@@ -228,7 +249,12 @@ class CorpusIndex(ABC):
     def _made_with(self) -> dict[str, str]:
         """Return the facts that the catalogue keeps about the index."""
         encoder = self.encoder
-        return {"model": encoder.name, "fingerprint": encoder.fingerprint}
+        signature = sign(self.path, encoder.name)
+        return {
+            "model": encoder.name,
+            "fingerprint": encoder.fingerprint,
+            "signature": signature,
+        }
 
     def _commit(
         self, documents: Sequence[Document], tokens: Sequence[Any], about: dict[str, str]
@@ -337,10 +363,13 @@ class CorpusIndex(ABC):
     def copy_catalogue(self, folder: str | Path) -> None:
         """Copy the catalogue to the folder of an index in a database."""
         target = Catalogue(folder)
+        about = self.catalogue.about
+        if self._is_trusted or is_trusted(self.path, about, runs_code=True):
+            about["signature"] = sign(Path(folder), about.get("model", ""))
         ids = list(Store(self.path).snapshot)
         for chunk in databases.chunks(ids, _COPIED_AT_ONCE):
             rows = self.catalogue.get(chunk, self._generation).values()
-            target.put(rows, ALWAYS, self.catalogue.about)
+            target.put(rows, ALWAYS, about)
         _mark(folder)
 
     def search(
@@ -439,6 +468,19 @@ def holding(about: dict[str, str]) -> str:
     return "pages" if "folder" in about else "texts"
 
 
+def is_trusted(path: Path, about: dict[str, str], runs_code: bool = False) -> bool:
+    """Return whether the model that a catalogue names can be used without being named again.
+
+    sentence-transformers imports Python classes from the folder of a model, but not from the Hub.
+    """
+    name = about.get("model", "")
+    if not runs_code and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not Path(name).is_dir():
+        return True
+    if is_signed(path, name, about.get("signature")):
+        return True
+    return Path(name).resolve().is_relative_to(cache_folder().resolve())
+
+
 def newest_rows(state: Snapshot) -> int:
     """Return the generation of the newest rows of the catalogue that belong to a state."""
     return int(state.meta.get(CATALOGUE, state.generation))
@@ -476,6 +518,8 @@ def verify(path: str | Path) -> list[str]:
     if damage:
         return damage
     about = catalogue.about
+    if not is_trusted(Path(path), about):
+        return []
     recorded, now = about.get("fingerprint"), fingerprint_of(about.get("model", ""))
     if recorded and now and recorded != now:
         return [f"the model {about['model']} has changed since it encoded the documents"]

@@ -131,7 +131,9 @@ class PageIndex(CorpusIndex):
         return [page for file in deleted for page in self.of_file(file)]
 
 
-def open_corpus(path: str | Path, model: str | Encoder | None = None) -> TextIndex | PageIndex:
+def open_corpus(
+    path: str | Path, model: str | Encoder | None = None, *, trust_index: bool = False
+) -> TextIndex | PageIndex:
     """Open the index of texts or of pages in a folder."""
     kind = PageIndex if holding(Catalogue(path).about) == PageIndex.holds else TextIndex
-    return kind(path, model=model)
+    return kind(path, model=model, trust_index=trust_index)

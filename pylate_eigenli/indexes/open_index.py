@@ -27,6 +27,7 @@ def open_index(
     single_vector: bool | None = None,
     override: bool = False,
     show_progress: bool = False,
+    trust_index: bool = False,
     **settings: Any,
 ) -> EigenLIIndex | EigenLISVIndex:
     """Open the index in a folder, of whichever kind it is, or make one.
@@ -43,6 +44,9 @@ def open_index(
         stay on disk, whatever fails.
     show_progress
         Whether to show a progress bar while documents are added.
+    trust_index
+        Whether to open a database that only the folder names; see
+        :class:`pylate_eigenli.EigenLISVIndex`.
     settings
         Further options of the index, None for the default.
 
@@ -65,6 +69,8 @@ def open_index(
             raise ValueError(f"{folder} holds an index of subspaces, not of single vectors")
         raise ValueError(f"{folder} holds an index of single vectors, not of subspaces")
     given = {name: value for name, value in settings.items() if value is not None}
+    if _KINDS[kind] is EigenLISVIndex:
+        given["trust_index"] = trust_index
     return _KINDS[kind](
         str(folder.parent), folder.name, override=override, show_progress=show_progress, **given
     )

@@ -118,6 +118,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     uri, token
         Where a vector database is and what it wants to see: see
         :func:`pylate_eigenli.indexes.databases.connect`. The uri is remembered, the token never written.
+    trust_index
+        Whether to open a database that only the folder names. An embedded one can run code, so
+        this is for folders of people you trust. What you have named yourself is opened anyway.
 
     Examples
     --------
@@ -161,6 +164,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         show_progress: bool = True,
         uri: str | None = None,
         token: str | None = None,
+        trust_index: bool = False,
     ) -> None:
         if backend in databases.NAMES and dtype is None:
             dtype = "float32"
@@ -189,7 +193,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         self.tokens_of = tokens_of
         check_rerank(rerank, self.settings, tokens_of)
         if self.settings.in_database:
-            self._documents = DatabaseDocuments(self._collection, uri, token, override)
+            self._documents = DatabaseDocuments(self._collection, uri, token, trust_index, override)
             return
         for name, value in (("uri", uri), ("token", token)):
             if value is not None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -182,7 +184,8 @@ def connect(
         embedded database next to the index.
     token
         Credentials. By default from the environment: ``MILVUS_TOKEN`` (``user:password`` or an
-        API key) or ``QDRANT_API_KEY``. They are never sent to an embedded database.
+        API key) or ``QDRANT_API_KEY``. They are never sent to an embedded database, and to other
+        machines only with TLS.
     default
         The path of the index, which names the collection and an embedded database.
     options
@@ -200,12 +203,27 @@ def connect(
     collection = chosen.collection or collection_name(os.path.basename(default))
     if is_remote(uri):
         token = token or os.environ.get(kind.token_variable)
+        if token and not _is_private(uri):
+            raise ValueError(
+                f"{urlsplit(uri).hostname} would get the credentials unencrypted: use https://, or "
+                f"leave out token= and {kind.token_variable}"
+            )
     return kind(uri, token, collection, chosen)
 
 
 def is_remote(uri: str) -> bool:
     """Return whether a uri names a remote database, not a file."""
     return "://" in uri
+
+
+def _is_private(uri: str) -> bool:
+    """Return whether nobody can listen: by TLS, or on this machine."""
+    url = urlsplit(uri)
+    if url.scheme == "https" or url.hostname == "localhost":
+        return True
+    with suppress(ValueError):
+        return ip_address(url.hostname or "").is_loopback
+    return False
 
 
 def bytes_on_disk(path: str) -> int:

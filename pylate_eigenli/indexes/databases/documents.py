@@ -13,6 +13,7 @@ from ...errors import UnknownDocumentError
 from ...spectral.background import Background
 from ...storage import DocumentId, Snapshot
 from ...storage.ids import checked_ids
+from ...storage.trust import is_signed, sign, untrusted
 from ...tokens import TokenBatch
 from .. import columns, databases
 from ..codecs import VectorCodec
@@ -33,7 +34,8 @@ _FETCHED_AT_ONCE = 1000
 class DatabaseDocuments:
     """Documents in a database; the folder of the index holds its settings and its encoder.
 
-    Other machines can search the documents with a copy of the folder. Differences from files:
+    Other machines can search the documents with a copy of the folder, if they name the uri or trust
+    the folder (:mod:`pylate_eigenli.storage.trust`). Differences from files:
 
     - A search finds documents as soon as the database has them. After an interrupted upload, add
       the same documents again: those that had arrived are not stored twice.
@@ -51,6 +53,8 @@ class DatabaseDocuments:
     uri, token
         Address and credentials, see :func:`pylate_eigenli.indexes.databases.connect`. By default
         the uri that was given first.
+    trust_index
+        Whether to use a database that only the folder names.
     override
         Whether the first documents replace those of the database.
 
@@ -77,6 +81,7 @@ class DatabaseDocuments:
         collection: Collection[SVSettings, VectorCodec],
         uri: str | None,
         token: str | None,
+        trust_index: bool,
         override: bool,
     ) -> None:
         self._collection = collection
@@ -86,6 +91,12 @@ class DatabaseDocuments:
             # The folder records it, so it must not depend on the working directory.
             uri = str(Path(uri).absolute())
         self._uri = uri if uri is not None else state.meta.get("uri")
+        is_named = uri is not None or collection.dim(state) is None or self._uri == ":memory:"
+        if not is_named and not trust_index:
+            name, signature = _signed_name(settings.backend, self._uri), state.meta.get("signature")
+            if not is_signed(collection.path, name, signature):
+                what = f"the {settings.backend} database {self._uri or 'next to it'}"
+                raise untrusted(collection.path, what, "uri=")
         self._database = databases.connect(
             settings.backend, self._uri, token, str(collection.path), settings.backend_options
         )
@@ -193,7 +204,9 @@ class DatabaseDocuments:
                     'choose another one with backend_options={"collection": ...}, or replace it '
                     "with override=True"
                 )
-            self._collection.begin(transaction, codec, dim, uri=self._uri)
+            name = _signed_name(codec.settings.backend, self._uri)
+            signature = sign(self._collection.path, name)
+            self._collection.begin(transaction, codec, dim, uri=self._uri, signature=signature)
             if self._override:
                 # Last of all: whatever fails before leaves the old documents in place.
                 self._database.drop()
@@ -357,6 +370,10 @@ def _check_known(ids: Iterable[DocumentId], known: Container[DocumentId]) -> Non
     for document_id in ids:
         if document_id not in known:
             raise UnknownDocumentError(f"no document {document_id!r} in the index")
+
+
+def _signed_name(backend: str, uri: str | None) -> str:
+    return f"{backend} {uri or ''}"
 
 
 def _refuse(companion: Companion | None) -> None:
