@@ -15,7 +15,9 @@ from ..models.encoder import Encoder
 from ..models.vision_encoder import VisionEncoder
 from .catalogue import Catalogue, Document
 from .corpus_index import CorpusIndex, holding
-from .pages import PageReader, open_document
+from .page_files import MAX_PIXELS
+from .pages import PageReader
+from .sandbox import PageFile
 from .text_index import TextIndex
 from .updating import Update, update
 
@@ -72,9 +74,8 @@ class PageIndex(CorpusIndex):
         if document.file is None:
             return None
         try:
-            with open_document(self.folder / document.file, _DPI) as file:
-                return file.render(document.page)
-        except Exception:  # the file may have changed in any way
+            return PageFile(self.folder / document.file, _DPI, MAX_PIXELS).render(document.page)
+        except (OSError, ValueError):  # the file may have changed in any way
             return None
 
     def about(self) -> dict[str, Any]:

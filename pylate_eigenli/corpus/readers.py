@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import require
+from . import sandbox
 
 Reader = Callable[[Path], tuple[str, str]]
 """Returns the title of a file, empty if it has none, and its text."""
@@ -42,18 +43,15 @@ def read_html(path: Path) -> tuple[str, str]:
 
 def read_pdf(path: Path) -> tuple[str, str]:
     """Read the title and the text of a PDF."""
-    pypdfium2 = require("pypdfium2", "pdf", "reading PDF files")
-    with pypdfium2.PdfDocument(path) as document:
-        pages = [page.get_textpage().get_text_bounded() for page in document]
-        title = document.get_metadata_value("Title")
-    return str(title).strip(), "\n\n".join(pages)
+    require("pypdfium2", "pdf", "reading PDF files")
+    return sandbox.read_text(path)
 
 
 READERS: dict[str, Reader] = {
     ".txt": read_text,
     ".md": read_markdown,
-    ".html": read_html,
-    ".htm": read_html,
+    ".html": sandbox.read_text,
+    ".htm": sandbox.read_text,
     ".pdf": read_pdf,
 }
 """By the suffix of a file."""

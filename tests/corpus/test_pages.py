@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pylate_eigenli.corpus.pages import PageReader, PdfFile, page_document, parse_page_ranges
+from pylate_eigenli.corpus.pages import PageReader, page_document, parse_page_ranges
+from pylate_eigenli.corpus.sandbox import PageFile
 
 
 def ids(reader: PageReader) -> list[str]:
@@ -45,7 +46,7 @@ def test_dpi_sets_the_size_and_the_text_is_on_the_page(folder: Path) -> None:
 def test_pages_are_not_rendered_before_they_are_asked_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PdfFile, "render", lambda *_: pytest.fail("rendered"))
+    monkeypatch.setattr(PageFile, "render", lambda *_: pytest.fail("rendered"))
     parts = {part.file: part.documents for part in PageReader(folder).parts()}
     assert [page.id for page in parts["annual.pdf"]] == [f"annual.pdf#{i}" for i in (1, 2, 3)]
     assert parts["letter.png"] == [
