@@ -21,6 +21,7 @@ from pathlib import Path
 
 from ..errors import IndexFormatError
 from ..storage import DocumentId
+from ..storage.disk import check_file
 
 FILE_NAME = "texts.sqlite"
 ALWAYS = 0
@@ -183,9 +184,8 @@ class Catalogue:
         """Begin the commit that replaces a generation: keep the old catalogue until it is done."""
         for suffix in _SUFFIXES:
             path = self.path.with_name(FILE_NAME + suffix)
-            if path.is_dir() and not path.is_symlink():
-                raise IndexFormatError(f"{path} is a folder; remove it to go on")
-            if path.exists() or path.is_symlink():
+            check_file(path)
+            if path.exists():
                 path.replace(path.with_name(f"{_ASIDE}{generation}{suffix}"))
 
     @property
@@ -266,9 +266,7 @@ class Catalogue:
             Whether the index had a catalogue when it was last changed.
         """
         documents = {_key(document_id) for document_id in documents_ids}
-        if not self.path.is_file():
-            if self.path.exists() or self.path.is_symlink():
-                return [f"{self.path} is not a file"]
+        if not self.path.exists() and not self.path.is_symlink():
             if not expected:
                 return []
             return [
@@ -287,7 +285,7 @@ class Catalogue:
                     if _checksum(_document(0, row)) != checksum
                 ]
                 known, shown = _present(connection, generation)
-        except (IndexFormatError, sqlite3.OperationalError) as error:
+        except (IndexFormatError, OSError, sqlite3.OperationalError) as error:
             return [str(error)]
         damage = [f"{self.path} is damaged: {line}" for line in lines if line != "ok"]
         for keys, what in (
@@ -305,6 +303,8 @@ class Catalogue:
     def _connected(self) -> Iterator[sqlite3.Connection]:
         # A connection per use: SQLite's belong to the thread that made them. Transactions are
         # begun where they are needed, not by Python, which commits some of them too early.
+        for suffix in _SUFFIXES:
+            check_file(self.path.with_name(FILE_NAME + suffix))
         connecting = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, isolation_level=None)
         with closing(connecting) as connection:
             try:
@@ -318,7 +318,7 @@ class Catalogue:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """Open the catalogue, or an empty one in memory where nothing is written yet."""
-        if self.path.is_file():
+        if self.path.exists() or self.path.is_symlink():
             with self._connected() as connection:
                 if _has_tables(connection):
                     yield connection

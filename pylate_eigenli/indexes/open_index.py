@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..storage.manifest import FILE_NAME, Manifest
+from ..errors import IndexFormatError
+from ..storage.manifest import Manifest
 from . import databases
 from .eigenli import EigenLIIndex
 from .single_vector import EigenLISVIndex
@@ -17,8 +18,13 @@ _KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
 
 
 def holds_index(path: str | Path) -> bool:
-    """Return whether there is an index in a folder."""
-    return (Path(path) / FILE_NAME).is_file()
+    """Return whether there is an index in a folder, be it damaged."""
+    try:
+        return Manifest.read(Path(path)).generation > 0
+    except IndexFormatError:
+        return True
+    except NotADirectoryError:
+        return False
 
 
 def open_index(

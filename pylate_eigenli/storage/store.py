@@ -120,9 +120,13 @@ class Store:
             Another writer holds the lock, in this process or another.
         """
         with writer_lock(self.path):
+            base = self._vacated() if self._overriding else self._load()
+            if not base.generation:
+                # From now on, files without a manifest mean that it was lost.
+                base.manifest.write(self.path)
             transaction = Transaction(
                 self.path,
-                self._vacated() if self._overriding else self._load(),
+                base,
                 segment_bytes=self._segment_bytes,
                 max_dead_share=self._max_dead_share,
             )
@@ -159,7 +163,7 @@ class Store:
                 damage = [line for file in manifest.files() for line in _damage(self.path, file)]
                 if not damage or Manifest.read(self.path) == manifest:
                     return damage
-            except IndexFormatError as error:
+            except (IndexFormatError, OSError) as error:
                 return [str(error)]
 
     def _load(self) -> Snapshot:
@@ -209,6 +213,6 @@ def _damage(folder: Path, record: FileRecord) -> list[str]:
         file = ColumnFile(folder, record)
     except FileNotFoundError:
         return [f"{folder / record.file} is missing"]
-    except IndexFormatError as error:
+    except (IndexFormatError, OSError) as error:
         return [str(error)]
     return [f"column {name!r} of {file.path} is altered" for name in file.altered()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -453,18 +454,33 @@ class TestVerify:
             f'1 documents that the index does not hold are in {path}: "sky"',
         ]
 
-    @pytest.mark.parametrize("instead", ["nothing", "folder", "link", "empty"])
+    @pytest.mark.parametrize(
+        "instead", ["nothing", "folder", "link", "empty", "loop", "pipe", "device", "other link"]
+    )
     def test_names_a_file_that_is_lost(self, index, instead):
         path = index.catalogue.path
-        path.unlink()
+        path.rename(path.parent / "elsewhere")
+        links = {"link": "nowhere", "loop": path.name, "device": "/dev/zero"}
         if instead == "folder":
             path.mkdir()
-        elif instead == "link":
-            path.symlink_to("nowhere")
         elif instead == "empty":
             path.touch()
+        elif instead == "pipe":
+            os.mkfifo(path)
+        elif instead != "nothing":
+            path.symlink_to(links.get(instead, "elsewhere"))
         (line,) = verify(index.path)
         assert str(path) in line
+        if instead not in ("nothing", "empty"):
+            for use in (lambda: index.search(["red"]), lambda: index.remove([7])):
+                with pytest.raises(IndexFormatError, match=r"texts.sqlite is not a file"):
+                    use()
+
+    @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+    def test_names_what_is_no_file_of_sqlite(self, index, suffix):
+        os.mkfifo(f"{index.catalogue.path}{suffix}")
+        (line,) = verify(index.path)
+        assert f"texts.sqlite{suffix} is not a file" in line
 
     @pytest.mark.parametrize("text", ["", "green"])
     def test_an_index_made_without_texts_is_sound(self, tmp_path, text):
