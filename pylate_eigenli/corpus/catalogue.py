@@ -44,6 +44,7 @@ _SECONDS_KEPT = 60.0  # of replaced and removed rows: longer than any search tak
 _SECONDS_TO_WAIT = 60.0  # for another process that is writing
 _SUFFIXES = ("", "-journal", "-wal", "-shm")  # SQLite's files
 _ASIDE = f"{FILE_NAME}.of-"  # with the generation that an override replaces
+_LETTERS_READ = 1_000_000
 _NAMED = 5  # documents that a report names
 
 
@@ -78,8 +79,12 @@ class Document:
 
     @property
     def whole(self) -> str:
-        """The text that the model reads: the title, if any, then the text."""
-        return f"{self.title}\n{self.text}" if self.title else self.text
+        """The text that the model reads: the title, if any, then the text.
+
+        No model reads as far as it is cut off, but tokenizers take 30 bytes per letter to find out.
+        """
+        text = self.text[:_LETTERS_READ]
+        return f"{self.title[:_LETTERS_READ]}\n{text}" if self.title else text
 
 
 class Catalogue:

@@ -86,6 +86,17 @@ class TestWhatCannotBeRead:
         assert skipped["secret.pdf"] == "encrypted"
         assert all(reason and "\n" not in reason for reason in skipped.values())
 
+    def test_is_named_if_it_is_deleted_during_a_run(self, folder: Path) -> None:
+        reader = PageReader(folder)
+        parts = reader.parts()
+        next(parts)
+        (folder / "letter.png").unlink()
+        part = next(parts)
+        (folder / "annual.pdf").unlink()
+        assert [part.content(page) for page in part.documents] == [None] * 3
+        assert list(parts) == []
+        assert set(reader.skipped) == {"letter.png", *(f"annual.pdf#{i}" for i in (1, 2, 3))}
+
     def test_images_are_bounded_before_they_are_decoded(self, tmp_path: Path) -> None:
         (tmp_path / "large.png").write_bytes(png_bomb(5000, 5000))
         reader = PageReader(tmp_path, max_pixels=1_000_000)
