@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from rich.text import Text
 
 from .errors import Debug, one_line_errors
 from .options import Json
+from .terminal import echo, text
 
 if TYPE_CHECKING:
     from ..models.encoder import Advance
@@ -111,8 +111,9 @@ def demo(
             _print_answer(console, answer)
         _print_comparison(console, experiment)
         if index_folder is not None:
-            console.print(f"\nThe index of the docstrings is kept in {path}.", soft_wrap=True)
-            console.print(f'Search it: eigenli search {path} "QUESTION"', soft_wrap=True)
+            console.print()
+            echo(f"The index of the docstrings is kept in {path}.")
+            echo(f'Search it: eigenli search {path} "QUESTION"')
 
 
 def _run(
@@ -219,9 +220,8 @@ def _print_answer(console: Console, answer: Answer) -> None:
     hits.add_column(no_wrap=True, style="cyan", ratio=2)
     hits.add_column(no_wrap=True, ratio=3)
     for hit in answer.hits:
-        # Text, because docstrings are full of brackets that rich would take for markup.
-        hits.add_row(Text(f"  {hit.id}"), Text(hit.summary))
-    console.print(Text(f"\n{answer.question}", style="bold"))
+        hits.add_row(text(f"  {hit.id}"), text(hit.summary))
+    console.print("\n", text(answer.question, "bold"), sep="")
     console.print(hits)
 
 

@@ -11,6 +11,7 @@ import typer
 
 from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Trust, counted, existing
+from .terminal import echo
 
 
 class Target(str, Enum):
@@ -82,7 +83,7 @@ def export(
                 show_progress=not as_json,
             )
             report = {"documents": len(opened), "file": uri}
-            typer.echo(json.dumps(report) if as_json else f"The vectors are in {uri}.")
+            echo(json.dumps(report) if as_json else f"The vectors are in {uri}.")
             return
         from ..indexes.databases.move import move
 
@@ -101,4 +102,4 @@ def export(
             source.copy_catalogue(target)
             report = {"documents": len(moved), "index": str(target)}
             told = f"{counted(len(moved))}; search with the index in {target}."
-            typer.echo(json.dumps(report) if as_json else told)
+            echo(json.dumps(report) if as_json else told)

@@ -23,6 +23,7 @@ from rich.progress import (
 from .errors import Debug, one_line_errors
 from .options import Directions, IndexPath, Json, Model, Trust, counted, existing
 from .pages import update_pages
+from .terminal import echo
 
 if TYPE_CHECKING:
     from ..corpus.sources import Source
@@ -198,7 +199,7 @@ def _fill(
                 )
         except KeyboardInterrupt:
             hint = f"the index holds {counted(len(texts))}; run the command again to go on"
-            typer.echo(f"interrupted: {hint}", err=True)
+            echo(f"interrupted: {hint}", err=True)
             raise typer.Exit(130) from None
         if texts.index.is_overriding:
             raise ValueError("there are no documents in the source; the index is left as it was")
@@ -212,12 +213,12 @@ def _fill(
         )
     bars.close()
     for line in source.unreadable:
-        typer.echo(f"skipped: {line}", err=True)
+        echo(f"skipped: {line}", err=True)
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:
         already = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
-        typer.echo(
+        echo(
             f"Added {counted(done.added)}{already} in {report.seconds:.1f} s; "
             f"{report.index} now holds {report.documents:,}."
         )

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Trust, counted, existing
+from .terminal import echo, text
 
 if TYPE_CHECKING:
     from ..corpus.corpus_index import CorpusIndex
@@ -38,7 +38,7 @@ def info(
             if isinstance(value, dict):
                 value = ", ".join(f"{key}={setting}" for key, setting in value.items())
             shown = f"{value:,}" if isinstance(value, int) else str(value)
-            table.add_row(Text(name.replace("_", " "), style="bold"), Text(shown))
+            table.add_row(text(name.replace("_", " "), "bold"), text(shown))
         Console(highlight=False).print(table)
 
 
@@ -67,7 +67,7 @@ def remove(
         if as_json:
             typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
         else:
-            typer.echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
+            echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
 
 
 def _meant(corpus: CorpusIndex, names: Iterable[str]) -> Iterator[DocumentId]:
@@ -91,9 +91,9 @@ def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> Non
             typer.echo(json.dumps({"index": str(index), "damage": damage}))
         else:
             for line in damage:
-                typer.secho(line, fg=typer.colors.RED)
+                echo(line, color=typer.colors.RED)
             if not damage:
-                typer.echo(f"{index} is sound.")
+                echo(f"{index} is sound.")
         if damage:
             raise typer.Exit(1)
 
@@ -113,4 +113,4 @@ def compact(
             report = {"index": str(index), "bytes_before": before, "bytes_after": after}
             typer.echo(json.dumps(report))
         else:
-            typer.echo(f"{index}: {before:,} bytes before, {after:,} after.")
+            echo(f"{index}: {before:,} bytes before, {after:,} after.")

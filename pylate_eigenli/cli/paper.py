@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
-from rich.text import Text
 
 from .errors import Debug, one_line_errors
 from .options import Json
+from .terminal import text
 
 if TYPE_CHECKING:
     from ..evaluation.paper.results import Cell
@@ -90,7 +90,7 @@ def _print_tables(console: Console, cells: Iterable[Cell]) -> None:
         # A table wider than the terminal is better than truncated numbers.
         unbounded = console.options.update(max_width=1000)
         console.width = max(console.width, Measurement.get(console, unbounded, pivot).maximum)
-        console.print(Text(f"\n{name}: {TABLES[name]}", style="bold"))
+        console.print("\n", text(f"{name}: {TABLES[name]}", "bold"), sep="")
         console.print(pivot)
 
 
