@@ -12,7 +12,7 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,14 +206,14 @@ class Manifest:
             yield self.collection
 
 
-def collect_garbage(folder: Path) -> None:
-    """Delete all files that the committed manifest does not name; the caller holds the lock.
+def collect_garbage(folder: Path, needed: Iterable[str] = ()) -> None:
+    """Delete all files that neither the committed manifest names nor the caller, who has the lock.
 
     These are leftovers of a failed or killed writer, or files that a commit has replaced.  If a
     file cannot be deleted (on Windows, because a reader maps it), a later call deletes it.
     """
     with suppress(IndexFormatError, OSError):
-        used = {record.file for record in Manifest.read(folder).files()}
+        used = {record.file for record in Manifest.read(folder).files()}.union(needed)
         for name in os.listdir(folder):
             leftover = _DATA_NAME.fullmatch(name) and name not in used
             if leftover or name == FILE_NAME + TEMPORARY_SUFFIX:
