@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -10,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from helpers.milvus_server import RealMilvus
+
+# The key that signs indexes is not to be made in the home of whoever runs the tests.
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eigenli-state-")
 
 if TYPE_CHECKING:
     from pylate_eigenli.models.standard_library import Document

@@ -153,3 +153,18 @@ def test_only_errors_names_the_extra_to_install(module):
     assert not [
         line for line, text in literals(TREES[module]) if 'pip install "pylate-eigenli[' in text
     ]
+
+
+CLI = sorted(module for module in TREES if module.startswith("cli/"))
+
+
+@pytest.mark.parametrize("module", sorted(set(CLI) - {"cli/terminal.py"}))
+def test_people_read_only_what_cli_terminal_has_cleaned(module):
+    """Elsewhere, typer prints JSON or constants, and rich makes no text of values."""
+    for call in (node for node in ast.walk(TREES[module]) if isinstance(node, ast.Call)):
+        function = ast.unparse(call.func)
+        if function in ("typer.echo", "typer.secho", "print"):
+            assert isinstance(call.args[0], ast.Constant) or "json" in ast.unparse(call), (
+                call.lineno
+            )
+        assert function != "Text" or not call.args, call.lineno

@@ -21,6 +21,7 @@ from .paper import paper
 from .searching import search
 from .serve import serve
 from .spectrum import spectrum
+from .terminal import echo
 
 app = typer.Typer(
     name="eigenli",
@@ -40,7 +41,7 @@ app.add_typer(pages.app, name="pages")
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"eigenli {__version__}")
+        echo(f"eigenli {__version__}")
         raise typer.Exit
 
 

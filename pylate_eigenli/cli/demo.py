@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from rich.text import Text
 
 from .errors import Debug, one_line_errors
 from .options import Json
+from .terminal import echo, text
 
 QUESTIONS = (
     "how do I compress a file?",
@@ -62,8 +62,9 @@ def demo(
         console = Console(highlight=False)
         _print(console, report)
         if index_folder is not None:
-            console.print(f"\nThe index of the docstrings is kept in {path}.", soft_wrap=True)
-            console.print(f'Search it: eigenli search {path} "QUESTION"', soft_wrap=True)
+            console.print()
+            echo(f"The index of the docstrings is kept in {path}.")
+            echo(f'Search it: eigenli search {path} "QUESTION"')
 
 
 def _run(
@@ -173,9 +174,8 @@ def _print(console: Console, report: dict[str, Any]) -> None:
         hits.add_column(no_wrap=True, style="cyan", ratio=2)
         hits.add_column(no_wrap=True, ratio=3)
         for hit in answer["hits"]:
-            # Text, because docstrings are full of brackets that rich would take for markup.
-            hits.add_row(Text(f"  {hit['id']}"), Text(hit["summary"]))
-        console.print(Text(f"\n{answer['question']}", style="bold"))
+            hits.add_row(text(f"  {hit['id']}"), text(hit["summary"]))
+        console.print("\n", text(answer["question"], "bold"), sep="")
         console.print(hits)
     table = Table("", title="The same token embeddings, searched in three ways")
     for heading in ("bytes / document", "build, s", "ms / query", "Success@1", "MRR@10"):

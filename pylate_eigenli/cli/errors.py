@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from .terminal import echo
+
 Debug = Annotated[
     bool, typer.Option("--debug", help="Show the full traceback if something goes wrong.")
 ]
@@ -23,6 +25,6 @@ def one_line_errors(debug: bool) -> Iterator[None]:
     except Exception as error:
         if debug:
             raise
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        typer.secho(f"error: {lines[0]}", fg=typer.colors.RED, err=True)
+        reason = str(error).strip().partition("\n")[0] or type(error).__name__
+        echo(f"error: {reason}", err=True, color=typer.colors.RED)
         raise typer.Exit(1) from None

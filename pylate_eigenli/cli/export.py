@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, counted, existing
+from .options import IndexPath, Json, Trust, counted, existing
+from .terminal import echo
 
 
 class Target(str, Enum):
@@ -59,6 +60,7 @@ def export(
             "--only-missing", help="Send only documents that the database does not hold yet."
         ),
     ] = False,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -72,7 +74,7 @@ def export(
                 raise ValueError(f"--to {to.value} needs --uri, the file to write")
             from ..indexes.export import export as export_file
 
-            opened = open_index(existing(index))
+            opened = open_index(existing(index), trust_index=trust)
             export_file(
                 opened,
                 uri,
@@ -81,12 +83,12 @@ def export(
                 show_progress=not as_json,
             )
             report = {"documents": len(opened), "file": uri}
-            typer.echo(json.dumps(report) if as_json else f"The vectors are in {uri}.")
+            echo(json.dumps(report) if as_json else f"The vectors are in {uri}.")
             return
         from ..indexes.databases.move import move
 
         target = out or index.with_name(f"{index.name}-{to.value}")
-        source = open_corpus(existing(index))
+        source = open_corpus(existing(index), trust_index=trust)
         moved = move(
             source.index,
             to.value,
@@ -100,4 +102,4 @@ def export(
             source.copy_catalogue(target)
             report = {"documents": len(moved), "index": str(target)}
             told = f"{counted(len(moved))}; search with the index in {target}."
-            typer.echo(json.dumps(report) if as_json else told)
+            echo(json.dumps(report) if as_json else told)

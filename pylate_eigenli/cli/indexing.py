@@ -21,8 +21,9 @@ from rich.progress import (
 )
 
 from .errors import Debug, one_line_errors
-from .options import Directions, IndexPath, Json, Model, counted, existing
+from .options import Directions, IndexPath, Json, Model, Trust, counted, existing
 from .pages import update_pages
+from .terminal import echo
 
 if TYPE_CHECKING:
     from ..corpus.sources import Source
@@ -97,30 +98,22 @@ def index(
         bool, typer.Option("--override", help="Empty the index first if there is one.")
     ] = False,
     batch_size: BatchSize = 128,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Index documents. Unchanged ones are skipped: run it again after an interruption."""
     with one_line_errors(debug), _bars() as bars:
-        from ..corpus.passages import Cutter
         from ..corpus.sources import open_source
-        from ..corpus.text_index import TextIndex, rehearse
-        from ..models.text_encoder import TextEncoder
+        from ..corpus.text_index import TextIndex
 
         opened = open_source(source)
         settings = _settings(backend, keep_tokens, uri)
         settings |= {"k": directions, "preset": preset, "dtype": dtype}
-        if model is None and (override or _is_empty(index)):
+        if model is None and (override or _is_empty(index, trust)):
             with bars.task("Making the default model"):
                 model = model_or_error()
-        encoder = None if model is None else TextEncoder(model)
-        if override and encoder is not None:
-            # Find errors before the old documents are gone.
-            with bars.task("Loading the model"):
-                encoder.load()
-            opened, first = opened.peeked(Cutter(encoder.tokenizer, encoder.document_length))
-            rehearse(settings, first[:1], encoder)
-        texts = TextIndex(index, model=encoder, override=override, **settings)
+        texts = TextIndex(index, model=model, override=override, trust_index=trust, **settings)
         _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
 
 
@@ -129,6 +122,7 @@ def add(
     source: SourceName,
     model: Model = None,
     batch_size: BatchSize = 128,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -136,7 +130,7 @@ def add(
     with one_line_errors(debug), _bars() as bars:
         from ..corpus.page_index import PageIndex, open_corpus
 
-        corpus = open_corpus(existing(index), model)
+        corpus = open_corpus(existing(index), model, trust_index=trust)
         if isinstance(corpus, PageIndex):
             from ..corpus.pages import PageReader
 
@@ -148,14 +142,14 @@ def add(
         _fill(corpus, open_source(source), batch_size, bars, replace=True, as_json=as_json)
 
 
-def _is_empty(index: Path) -> bool:
+def _is_empty(index: Path, trust: bool) -> bool:
     """Return whether there is no index yet, so that any model can be chosen."""
     from ..corpus.page_index import open_corpus
     from ..indexes.open_index import holds_index
 
     if not holds_index(index):
         return True
-    with open_corpus(index) as made:
+    with open_corpus(index, trust_index=trust) as made:
         return made.model is None and not len(made)
 
 
@@ -205,8 +199,10 @@ def _fill(
                 )
         except KeyboardInterrupt:
             hint = f"the index holds {counted(len(texts))}; run the command again to go on"
-            typer.echo(f"interrupted: {hint}", err=True)
+            echo(f"interrupted: {hint}", err=True)
             raise typer.Exit(130) from None
+        if texts.index.is_overriding:
+            raise ValueError("there are no documents in the source; the index is left as it was")
         report = Report(
             str(texts.path),
             done.added,
@@ -217,12 +213,12 @@ def _fill(
         )
     bars.close()
     for line in source.unreadable:
-        typer.echo(f"skipped: {line}", err=True)
+        echo(f"skipped: {line}", err=True)
     if as_json:
         typer.echo(json.dumps(asdict(report)))
     else:
         already = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
-        typer.echo(
+        echo(
             f"Added {counted(done.added)}{already} in {report.seconds:.1f} s; "
             f"{report.index} now holds {report.documents:,}."
         )

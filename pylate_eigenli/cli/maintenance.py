@@ -9,22 +9,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, counted, existing
+from .options import IndexPath, Json, Trust, counted, existing
+from .terminal import echo, text
 
 if TYPE_CHECKING:
     from ..corpus.corpus_index import CorpusIndex
     from ..storage import DocumentId
 
 
-def info(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+def info(
+    index: IndexPath, trust: Trust = False, as_json: Json = False, debug: Debug = False
+) -> None:
     """Show what an index holds and how it was made."""
     with one_line_errors(debug):
         from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index)) as corpus:
+        with open_corpus(existing(index), trust_index=trust) as corpus:
             about = corpus.about()
         if as_json:
             typer.echo(json.dumps(about))
@@ -36,7 +38,7 @@ def info(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
             if isinstance(value, dict):
                 value = ", ".join(f"{key}={setting}" for key, setting in value.items())
             shown = f"{value:,}" if isinstance(value, int) else str(value)
-            table.add_row(Text(name.replace("_", " "), style="bold"), Text(shown))
+            table.add_row(text(name.replace("_", " "), "bold"), text(shown))
         Console(highlight=False).print(table)
 
 
@@ -50,6 +52,7 @@ def remove(
             show_default=False,
         ),
     ],
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -57,14 +60,14 @@ def remove(
     with one_line_errors(debug):
         from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index)) as corpus:
+        with open_corpus(existing(index), trust_index=trust) as corpus:
             ids = list(dict.fromkeys(_meant(corpus, documents_ids)))
             corpus.remove(ids)
             left = len(corpus)
         if as_json:
             typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
         else:
-            typer.echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
+            echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
 
 
 def _meant(corpus: CorpusIndex, names: Iterable[str]) -> Iterator[DocumentId]:
@@ -88,19 +91,21 @@ def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> Non
             typer.echo(json.dumps({"index": str(index), "damage": damage}))
         else:
             for line in damage:
-                typer.secho(line, fg=typer.colors.RED)
+                echo(line, color=typer.colors.RED)
             if not damage:
-                typer.echo(f"{index} is sound.")
+                echo(f"{index} is sound.")
         if damage:
             raise typer.Exit(1)
 
 
-def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+def compact(
+    index: IndexPath, trust: Trust = False, as_json: Json = False, debug: Debug = False
+) -> None:
     """Give the space of removed and replaced documents back to the disk."""
     with one_line_errors(debug):
         from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index)) as corpus:
+        with open_corpus(existing(index), trust_index=trust) as corpus:
             before = corpus.index.nbytes
             corpus.compact()
             after = corpus.index.nbytes
@@ -108,4 +113,4 @@ def compact(index: IndexPath, as_json: Json = False, debug: Debug = False) -> No
             report = {"index": str(index), "bytes_before": before, "bytes_after": after}
             typer.echo(json.dumps(report))
         else:
-            typer.echo(f"{index}: {before:,} bytes before, {after:,} after.")
+            echo(f"{index}: {before:,} bytes before, {after:,} after.")

@@ -30,6 +30,14 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Use a model or a database that only INDEX names. It can run code: trust whoever made "
+        "INDEX. What you have named yourself is used anyway.",
+    ),
+]
 
 
 def counted(n: int) -> str:

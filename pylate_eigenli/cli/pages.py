@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import Directions, Json, Top
+from .options import Directions, Json, Model, Top, Trust
+from .terminal import echo, text
 
 if TYPE_CHECKING:
     from ..corpus.hits import Hit
@@ -111,14 +111,14 @@ def update_pages(
         }
         typer.echo(json.dumps(report))
         return
-    typer.echo(
+    echo(
         f"{corpus.path}: {len(corpus):,} pages, {update.added:,} of them new; "
         f"{update.removed:,} removed"
     )
     if reader.skipped:
-        typer.echo(f"skipped {len(reader.skipped)}:", err=True)
+        echo(f"skipped {len(reader.skipped)}:", err=True)
         for name, reason in reader.skipped.items():
-            typer.echo(f"  {name}: {reason}", err=True)
+            echo(f"  {name}: {reason}", err=True)
 
 
 @app.command()
@@ -139,20 +139,22 @@ def search(
     dtype: Dtype = "auto",
     device: Device = None,
     attention: Attention = None,
+    model: Model = None,
     trust_remote_code: TrustRemoteCode = False,
+    trust: Trust = False,
     debug: Debug = False,
 ) -> None:
     """Find the pages that answer a question, and show them on a contact sheet."""
     with one_line_errors(debug):
-        from ..corpus.catalogue import Catalogue
         from ..corpus.page_index import PageIndex
         from ..models.vision_encoder import VisionEncoder
 
-        model = Catalogue(index_folder).about.get("model")
-        if model is None:
-            raise FileNotFoundError(f"there is no index of pages in {index_folder}")
+        with PageIndex(index_folder, model=model, trust_index=trust) as corpus:
+            if corpus.model is None:
+                raise FileNotFoundError(f"there is no index of pages in {index_folder}")
+            corpus.check_trust(runs_code=trust_remote_code)
         encoder = VisionEncoder(
-            model,
+            corpus.model,
             dtype=dtype,
             device_map=device,
             attn_implementation=attention,
@@ -178,10 +180,8 @@ def _table(hits: list[Hit]) -> Table:
     for heading in ("page", "score"):
         table.add_column(heading, justify="right")
     for hit in hits:
-        # Text, because names may hold brackets that rich would take for markup.
         page = "" if hit.page is None else str(hit.page)
-        name = Text(hit.file or str(hit.id), overflow="fold")
-        table.add_row(name, page, f"{hit.score:.3f}")
+        table.add_row(text(hit.file or hit.id, fold=True), page, f"{hit.score:.3f}")
     return table
 
 
@@ -196,6 +196,6 @@ def _write_sheet(
     sheet = contact_sheet(question, hits, folder)
     path = path or Path(tempfile.mkdtemp(prefix="eigenli-pages-")) / "pages.html"
     path.write_text(sheet, encoding="utf-8")
-    typer.echo(f"contact sheet: {path}", err=True)
+    echo(f"contact sheet: {path}", err=True)
     if show:
         webbrowser.open(path.resolve().as_uri())

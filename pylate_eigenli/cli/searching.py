@@ -15,7 +15,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, Model, Top, existing
+from .options import IndexPath, Json, Model, Top, Trust, existing
+from .terminal import text
 
 if TYPE_CHECKING:
     from ..corpus.hits import Answer
@@ -38,6 +39,7 @@ def search(
         typer.Option(help="How an index of single vectors re-ranks: none, eigenli or maxsim."),
     ] = None,
     model: Model = None,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -46,7 +48,7 @@ def search(
         from ..corpus.page_index import open_corpus
 
         console = Console(highlight=False)
-        with open_corpus(existing(index), model) as corpus:
+        with open_corpus(existing(index), model, trust_index=trust) as corpus:
             if queries and not all(query.strip() for query in queries):
                 raise ValueError("a query is empty")
             with Console(stderr=True).status("Loading the model"):
@@ -97,19 +99,18 @@ def _as_dict(query: str, answer: Answer, milliseconds: float) -> dict[str, Any]:
 
 
 def _print(console: Console, query: str, answer: Answer, milliseconds: float) -> None:
-    console.print(Text(f"\n{query}", style="bold"), Text(f"{milliseconds:.0f} ms", style="dim"))
+    console.print("\n", text(query, "bold"), text(f" {milliseconds:.0f} ms", "dim"), sep="")
     if not answer.hits:
         console.print("  nothing found", style="dim")
     explained = [hit.contributions for hit in answer.hits if hit.contributions is not None]
     highest = max((float(contributions.max()) for contributions in explained), default=0.0)
     for rank, hit in enumerate(answer.hits, start=1):
-        # Text, because documents are full of brackets that rich would take for markup.
-        heading = Text(f"{rank:>2}. ").append(hit.title or str(hit.id), style="bold cyan")
+        heading = text(f"{rank:>2}. ").append(text(hit.title or hit.id, "bold cyan"))
         if hit.title:
-            heading.append(f"  {hit.id}", style="dim")
+            heading.append(text(f"  {hit.id}", "dim"))
         console.print(heading.append(f"  {hit.score:.3f}", style="green"))
         if hit.snippet:
-            console.print(Padding(Text(hit.snippet), (0, 0, 0, 4), expand=False))
+            console.print(Padding(text(hit.snippet), (0, 0, 0, 4), expand=False))
         if hit.contributions is not None:
             heat = _heat(answer.tokens or [], hit.contributions.tolist(), highest)
             console.print(Padding(heat, (0, 0, 0, 4), expand=False))
@@ -117,10 +118,10 @@ def _print(console: Console, query: str, answer: Answer, milliseconds: float) ->
 
 def _heat(tokens: list[str], contributions: list[float], highest: float) -> Text:
     """Return the tokens of a query with their contributions, the larger the darker."""
-    text = Text()
+    heat = Text()
     for token, contribution in zip(tokens, contributions, strict=True):
         share = max(contribution, 0.0) / highest if highest else 0.0
         light = round(255 - 150 * share)
-        text.append(f"{token}:{contribution:.2f}", style=f"black on rgb({light},{light},255)")
-        text.append(" ")
-    return text
+        shade = f"black on rgb({light},{light},255)"
+        heat.append(text(f"{token}:{contribution:.2f}", shade)).append(" ")
+    return heat

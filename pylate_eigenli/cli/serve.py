@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from .errors import Debug, one_line_errors
-from .options import IndexPath, Json, Model, existing
+from .options import IndexPath, Json, Model, Trust, existing
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -35,6 +35,7 @@ def serve(
     ] = None,
     max_megabytes: Annotated[int, typer.Option(min=1, help="Size of a request, at most.")] = 32,
     model: Model = None,
+    trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -54,7 +55,7 @@ def serve(
         with _listening(host, port, family) as listening:
             address, bound_port = listening.getsockname()[:2]
             local = _is_loopback(address)
-            service = Service(index, model)
+            service = Service(index, model, trust_index=trust)
             with Console(stderr=True).status("Loading the model"):
                 service.warm_up()
             app = create_app(

@@ -13,6 +13,7 @@ from rich.table import Table
 from .errors import Debug, one_line_errors
 from .indexing import SourceName, model_or_error
 from .options import Json, Model
+from .terminal import echo
 
 if TYPE_CHECKING:
     from ..corpus.passages import Cut
@@ -47,7 +48,7 @@ def spectrum(
         else:
             _show(found)
         for line in opened.unreadable:
-            typer.echo(f"skipped: {line}", err=True)
+            echo(f"skipped: {line}", err=True)
         # Last, so that the results are printed even if matplotlib is missing.
         if plot is not None:
             found.plot(plot)

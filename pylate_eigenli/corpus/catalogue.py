@@ -2,9 +2,10 @@
 
 The catalogue is one SQLite file in the folder of the index. It holds the title of each document,
 its text or the page it is, and the fingerprint of the file it was read from. A row is written just
-before the index commits, with the generation that the commit makes. So a reader finds the rows of
-the generation it searches, even while another process writes. The rows of a commit that failed are
-newer than the index; every commit drops such rows first, under the writer's lock.
+before the index commits, with the generation that the commit makes, and the manifest of the commit
+names the generation of the newest rows. So a reader finds the rows of the state it searches, even
+while another process writes. The rows of a commit that failed are newer than the manifest says,
+whatever is committed after it; the next rows to be written take their place, under the writer's lock.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import sqlite3
 import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import IndexFormatError
 from ..storage import DocumentId
+from ..storage.disk import check_file
 
 FILE_NAME = "texts.sqlite"
 ALWAYS = 0
@@ -42,6 +44,7 @@ _SECONDS_KEPT = 60.0  # of replaced and removed rows: longer than any search tak
 _SECONDS_TO_WAIT = 60.0  # for another process that is writing
 _SUFFIXES = ("", "-journal", "-wal", "-shm")  # SQLite's files
 _ASIDE = f"{FILE_NAME}.of-"  # with the generation that an override replaces
+_LETTERS_READ = 1_000_000
 _NAMED = 5  # documents that a report names
 
 
@@ -76,8 +79,12 @@ class Document:
 
     @property
     def whole(self) -> str:
-        """The text that the model reads: the title, if any, then the text."""
-        return f"{self.title}\n{self.text}" if self.title else self.text
+        """The text that the model reads: the title, if any, then the text.
+
+        No model reads as far as it is cut off, but tokenizers take 30 bytes per letter to find out.
+        """
+        text = self.text[:_LETTERS_READ]
+        return f"{self.title[:_LETTERS_READ]}\n{text}" if self.title else text
 
 
 class Catalogue:
@@ -114,6 +121,7 @@ class Catalogue:
         documents: Iterable[Document],
         since: int,
         about: Mapping[str, str] | None = None,
+        after: int | None = None,
     ) -> None:
         """Write documents that belong to a generation of the index, all or none.
 
@@ -125,6 +133,9 @@ class Catalogue:
             The generation that is about to be committed, or ``ALWAYS``.
         about
             Facts about the index by name, for instance the model.
+        after
+            The generation of the newest committed rows, by default the one before; newer ones are
+            of commits that failed, and deleted.
         """
         rows = [
             (
@@ -135,7 +146,8 @@ class Catalogue:
         ]
         with self._changing() as connection:
             if since != ALWAYS:
-                _drop_newer(connection, since - 1)
+                newest = since - 1 if after is None else after
+                connection.execute("DELETE FROM texts WHERE since > ?", (newest,))
             connection.executemany(
                 "INSERT OR REPLACE INTO about VALUES (?, ?)", (about or {}).items()
             )
@@ -143,44 +155,47 @@ class Catalogue:
                 "INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?)", rows
             )
 
-    def drop_newer(self, generation: int) -> None:
-        """Delete the rows of commits that failed: those newer than the index itself."""
-        if self.path.is_file():
-            with self._changing() as connection:
-                _drop_newer(connection, generation)
-
     def discard(
         self, documents_ids: Iterable[DocumentId], generation: int, *, removed: bool
     ) -> None:
-        """Mark rows that a generation has replaced or removed; they are deleted a minute later."""
+        """Mark rows that a generation has replaced or removed; they are deleted a minute later.
+
+        The generation is committed by now, so a full disk is no reason to fail: compacting finds
+        the rows, too.
+        """
         if self.path.is_file():
             newest = generation + 1 if removed else generation
-            with self._changing() as connection:
+            with suppress(sqlite3.OperationalError), self._changing() as connection:
                 connection.executemany(
                     "UPDATE texts SET gone = ? WHERE id = ? AND gone IS NULL AND since < ?",
                     [(time.time(), _key(document_id), newest) for document_id in documents_ids],
                 )
 
-    def compact(self) -> None:
-        """Delete replaced and removed rows at once, and give their space back to the disk."""
+    def compact(self, generation: int) -> None:
+        """Delete all rows that do not belong to a generation, and give their space back."""
         if self.path.is_file():
             with self._changing() as connection:
-                connection.execute("DELETE FROM texts WHERE gone IS NOT NULL")
-            with self._connected() as connection:
+                connection.execute(
+                    "DELETE FROM texts WHERE gone IS NOT NULL OR since > :now OR EXISTS (SELECT 1 "
+                    "FROM texts AS newer WHERE newer.id = texts.id AND newer.since > texts.since "
+                    "AND newer.since <= :now)",
+                    {"now": generation},
+                )
+            # It needs space for a copy, which a full disk has not.
+            with suppress(sqlite3.OperationalError), self._connected() as connection:
                 connection.execute("VACUUM")
 
     def set_aside(self, generation: int) -> None:
-        """Begin an override of a generation: keep the old catalogue until the commit."""
+        """Begin the commit that replaces a generation: keep the old catalogue until it is done."""
         for suffix in _SUFFIXES:
             path = self.path.with_name(FILE_NAME + suffix)
-            if path.is_dir() and not path.is_symlink():
-                raise IndexFormatError(f"{path} is a folder; remove it to go on")
-            if path.exists() or path.is_symlink():
+            check_file(path)
+            if path.exists():
                 path.replace(path.with_name(f"{_ASIDE}{generation}{suffix}"))
 
     @property
     def is_set_aside(self) -> bool:
-        """Whether an override has begun and not ended."""
+        """Whether the commit of an override has begun and not ended."""
         return any(self.path.parent.glob(f"{_ASIDE}*"))
 
     def recover(self, generation: int) -> None:
@@ -188,7 +203,7 @@ class Catalogue:
         for path in self.path.parent.glob(f"{_ASIDE}*"):
             number, _, suffix = path.name.removeprefix(_ASIDE).partition("-")
             target = self.path.with_name(FILE_NAME + (f"-{suffix}" if suffix else ""))
-            if number == str(generation) and not target.exists():
+            if number == str(generation):  # the new one is of a commit that never came
                 path.replace(target)
             else:
                 path.unlink()
@@ -256,9 +271,7 @@ class Catalogue:
             Whether the index had a catalogue when it was last changed.
         """
         documents = {_key(document_id) for document_id in documents_ids}
-        if not self.path.is_file():
-            if self.path.exists() or self.path.is_symlink():
-                return [f"{self.path} is not a file"]
+        if not self.path.exists() and not self.path.is_symlink():
             if not expected:
                 return []
             return [
@@ -277,7 +290,7 @@ class Catalogue:
                     if _checksum(_document(0, row)) != checksum
                 ]
                 known, shown = _present(connection, generation)
-        except (IndexFormatError, sqlite3.OperationalError) as error:
+        except (IndexFormatError, OSError, sqlite3.OperationalError) as error:
             return [str(error)]
         damage = [f"{self.path} is damaged: {line}" for line in lines if line != "ok"]
         for keys, what in (
@@ -295,6 +308,8 @@ class Catalogue:
     def _connected(self) -> Iterator[sqlite3.Connection]:
         # A connection per use: SQLite's belong to the thread that made them. Transactions are
         # begun where they are needed, not by Python, which commits some of them too early.
+        for suffix in _SUFFIXES:
+            check_file(self.path.with_name(FILE_NAME + suffix))
         connecting = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, isolation_level=None)
         with closing(connecting) as connection:
             try:
@@ -308,7 +323,7 @@ class Catalogue:
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         """Open the catalogue, or an empty one in memory where nothing is written yet."""
-        if self.path.is_file():
+        if self.path.exists() or self.path.is_symlink():
             with self._connected() as connection:
                 if _has_tables(connection):
                     yield connection
@@ -347,10 +362,6 @@ def _has_tables(connection: sqlite3.Connection) -> bool:
 def _make_tables(connection: sqlite3.Connection) -> None:
     for statement in _SCHEMA:
         connection.execute(statement)
-
-
-def _drop_newer(connection: sqlite3.Connection, generation: int) -> None:
-    connection.execute("DELETE FROM texts WHERE since > ?", (generation,))
 
 
 def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str], set[str]]:

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .hits import Hit
-from .pages import open_document
+from .page_files import MAX_PIXELS
+from .sandbox import PageFile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -63,8 +64,7 @@ def _item(hit: Hit, folder: Path) -> str:
     try:
         if hit.file is None:
             raise ValueError("it is not a page of the folder")
-        with open_document(folder / hit.file, _DPI) as file:
-            source = _data_url(file.render(hit.page))
+        source = _data_url(PageFile(folder / hit.file, _DPI, MAX_PIXELS).render(hit.page))
         picture = f'<img src="{source}" alt="{escape(name)}">'
     except Exception as error:  # a broken file must not hide the other hits
         picture = f'<span class="none">cannot be shown: {escape(str(error))}</span>'

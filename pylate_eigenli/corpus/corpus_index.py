@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,18 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..errors import IndexLockedError, UnknownDocumentError
+from ..errors import IndexFormatError, IndexLockedError, UnknownDocumentError
 from ..indexes import databases
-from ..indexes.documents import ACCOMPANIED
+from ..indexes.documents import after_commit
 from ..indexes.open_index import holds_index, open_index
 from ..indexes.single_vector import EigenLISVIndex
+from ..models.default import cache_folder
 from ..models.encoder import Advance, Encoder, ignore, is_gone
 from ..models.fingerprint import fingerprint_of
 from ..scores.explanation import explain_found, spectrum
-from ..storage import DocumentId, Store
+from ..storage import DocumentId, Snapshot, Store, Transaction
+from ..storage.lock import writer_lock
+from ..storage.manifest import Manifest
+from ..storage.trust import is_signed, sign, untrusted
 from .catalogue import ALWAYS, Catalogue, Document
 from .hits import Answer, Hit, snippet
 
+CATALOGUE = "catalogue"
+"""Key of the manifest's meta: the generation of the newest rows of the catalogue."""
 _COPIED_AT_ONCE = 1000
 
 
@@ -44,7 +51,11 @@ class CorpusIndex(ABC):
         A model, or its name or path. By default the one the index was made with; another one is
         refused.
     override
-        Whether to empty the index if it already exists.
+        Whether the first documents replace all that the index holds. Until they are committed, the
+        old ones stay, whatever fails.
+    trust_index
+        Whether to use a model or a database that only the folder names, although it can run code.
+        What you have named yourself, models of the Hub and the default model are used anyway.
     settings
         Further options of :func:`pylate_eigenli.indexes.open_index.open_index`.
     """
@@ -58,12 +69,12 @@ class CorpusIndex(ABC):
         *,
         model: str | Encoder | None = None,
         override: bool = False,
+        trust_index: bool = False,
         **settings: Any,
     ) -> None:
         self.path = Path(path)
         self.catalogue = Catalogue(path)
-        if not override:
-            recover(path)
+        recover(path)
         about = {} if override else self.catalogue.about
         # A process that was killed before the first commit may leave a catalogue, but no index.
         self._about = about if holds_index(path) else {}
@@ -72,14 +83,8 @@ class CorpusIndex(ABC):
         # The model that was recorded when the index was opened.
         self._recorded = about.get("model")
         self._encoder = self._chosen(model, self._about.get("model"))
-        if override:
-            self._rehearse(settings)
-            with Store(self.path).transaction(override=True) as transaction:
-                self.catalogue.set_aside(transaction.base.generation)
-            recover(path)
-        # The files are empty now; only a database still has to be emptied.
-        in_database = settings.get("backend") in databases.NAMES
-        self.index = open_index(path, override=override and in_database, **settings)
+        self._is_trusted = model is not None or trust_index
+        self.index = open_index(path, override=override, trust_index=trust_index, **settings)
         self._in_database = self.index.in_database
         # An embedded database is not made for threads.
         self._turn: AbstractContextManager[Any] = (
@@ -97,10 +102,6 @@ class CorpusIndex(ABC):
     @abstractmethod
     def contents(self, documents: Sequence[Document]) -> list[Any]:
         """Return the model's input for documents of the catalogue; None if a file is gone."""
-
-    @abstractmethod
-    def _rehearse(self, settings: dict[str, Any]) -> None:
-        """Raise an error if an index with such settings cannot be made."""
 
     def _chosen(self, model: str | Encoder | None, made_with: str | None) -> Encoder | None:
         encoder = self._encoder_of(model) if isinstance(model, str) else model
@@ -135,13 +136,31 @@ class CorpusIndex(ABC):
                 "as model= or --model"
             )
         self._check_model()
+        self.check_trust()
         return self._encoder
+
+    def check_trust(self, runs_code: bool = False) -> None:
+        """Raise an error if only the folder names the model, and the model can run code.
+
+        Parameters
+        ----------
+        runs_code
+            Whether code that a model of the Hub brings is to be run.
+        """
+        about = self._about
+        if not self._is_trusted and not is_trusted(self.path, about, runs_code):
+            raise untrusted(self.path, f"the model {about.get('model')}", "model= or --model")
 
     def _check_model(self) -> None:
         """Raise an error if another process has made the index anew with another model."""
-        recorded = self.catalogue.about.get("model")
+        recorded = self._facts.get("model")
         if recorded not in (None, self._recorded, self.model):
             raise ValueError(f"{self.path} was made anew with the model {recorded}; open it again")
+
+    @property
+    def _facts(self) -> dict[str, str]:
+        """How the index was made, as the catalogue says; nothing while it is to be replaced."""
+        return {} if self.index.is_overriding else self.catalogue.about
 
     @property
     def model(self) -> str | None:
@@ -233,7 +252,12 @@ class CorpusIndex(ABC):
     def _made_with(self) -> dict[str, str]:
         """Return the facts that the catalogue keeps about the index."""
         encoder = self.encoder
-        return {"model": encoder.name, "fingerprint": encoder.fingerprint}
+        signature = sign(self.path, encoder.name)
+        return {
+            "model": encoder.name,
+            "fingerprint": encoder.fingerprint,
+            "signature": signature,
+        }
 
     def _commit(
         self, documents: Sequence[Document], tokens: Sequence[Any], about: dict[str, str]
@@ -245,7 +269,9 @@ class CorpusIndex(ABC):
             queries = self.encoder.encode_queries(texts) if texts else None
         with self._changing(documents, about):
             self.index.add_documents([document.id for document in documents], tokens)
-            if queries is not None and self.index.settings.standardise:
+        if queries is not None and self.index.settings.standardise:
+            remedy = "learn them from a sample of queries with index.fit_queries()"
+            with after_commit(self.path, "learning the statistics of queries", remedy):
                 self.index.fit_queries(queries)
         return len(documents)
 
@@ -265,17 +291,22 @@ class CorpusIndex(ABC):
             return
         made: list[int] = []
 
-        def write_catalogue(generation: int) -> None:
-            if made:  # the ANN structure is committed after the documents
-                self.catalogue.drop_newer(generation - 1)
-                return
-            if about:
+        def write_catalogue(transaction: Transaction) -> None:
+            base, generation = transaction.base, transaction.base.generation + 1
+            if self.index.is_overriding:
+                self.catalogue.set_aside(base.generation)
+            elif about:
                 self._check_model()  # once more, now that nobody else can write
+            self.catalogue.put(documents, generation, about, newest_rows(base))
+            if transaction.meta:  # that of an index without documents stays empty
+                transaction.meta[CATALOGUE] = generation
             made.append(generation)
-            self.catalogue.put(documents, generation, about)
 
-        with self.index.accompanied(write_catalogue):
-            yield
+        try:
+            with self.index.accompanied(write_catalogue):
+                yield
+        finally:
+            recover(self.path)
         self.catalogue.discard((document.id for document in documents), made[-1], removed=removed)
 
     def _changing_database(
@@ -287,8 +318,13 @@ class CorpusIndex(ABC):
         between, adding the same documents again completes both.
         """
         if not removed:
+            if self.index.is_overriding:
+                self.catalogue.set_aside(self.index.generation)
             self.catalogue.put(documents, ALWAYS, about)
-        yield
+        try:
+            yield
+        finally:
+            recover(self.path)
         _mark(self.path)
         self.index.refresh()
         if removed:
@@ -302,10 +338,9 @@ class CorpusIndex(ABC):
         else:
             # One transaction: nobody else can write between the two steps.
             with Store(self.path).transaction() as transaction:
-                self.catalogue.drop_newer(transaction.base.generation)
+                self.catalogue.compact(newest_rows(transaction.base))
                 transaction.compact()
             self.index.refresh()
-        self.catalogue.compact()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -316,21 +351,28 @@ class CorpusIndex(ABC):
 
     def of_file(self, file: str) -> dict[str, str]:
         """Return the ids of the passages or pages of a file, in their order, with fingerprints."""
+        if self.index.is_overriding:
+            return {}
         known = self.catalogue.of_file(file, self._generation)
         unknown = set(self.missing(known))
         return {i: known[i] for i in known if i not in unknown}
 
     @property
     def _generation(self) -> int:
-        return ALWAYS if self._in_database else self.index.generation
+        if self._in_database:
+            return ALWAYS
+        return int(self.index.meta.get(CATALOGUE, self.index.generation))
 
     def copy_catalogue(self, folder: str | Path) -> None:
         """Copy the catalogue to the folder of an index in a database."""
         target = Catalogue(folder)
+        about = self.catalogue.about
+        if self._is_trusted or is_trusted(self.path, about, runs_code=True):
+            about["signature"] = sign(Path(folder), about.get("model", ""))
         ids = list(Store(self.path).snapshot)
         for chunk in databases.chunks(ids, _COPIED_AT_ONCE):
             rows = self.catalogue.get(chunk, self._generation).values()
-            target.put(rows, ALWAYS, self.catalogue.about)
+            target.put(rows, ALWAYS, about)
         _mark(folder)
 
     def search(
@@ -429,20 +471,38 @@ def holding(about: dict[str, str]) -> str:
     return "pages" if "folder" in about else "texts"
 
 
+def is_trusted(path: Path, about: dict[str, str], runs_code: bool = False) -> bool:
+    """Return whether the model that a catalogue names can be used without being named again.
+
+    sentence-transformers imports Python classes from the folder of a model, but not from the Hub.
+    """
+    name = about.get("model", "")
+    if not runs_code and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not Path(name).is_dir():
+        return True
+    if is_signed(path, name, about.get("signature")):
+        return True
+    return Path(name).resolve().is_relative_to(cache_folder().resolve())
+
+
+def newest_rows(state: Snapshot) -> int:
+    """Return the generation of the newest rows of the catalogue that belong to a state."""
+    return int(state.meta.get(CATALOGUE, state.generation))
+
+
 def recover(path: str | Path) -> None:
-    """Finish an override, or undo it if its process was killed before the commit."""
+    """Finish an override, or undo it if it failed or was killed before the commit."""
     catalogue = Catalogue(path)
     if catalogue.is_set_aside:
         # If the index is locked, the override is still running.
-        with suppress(IndexLockedError), Store(path).transaction() as transaction:
-            catalogue.recover(transaction.base.generation)
+        with suppress(IndexLockedError, IndexFormatError), writer_lock(Path(path)):
+            catalogue.recover(Manifest.read(Path(path)).generation)
 
 
 def _mark(path: str | Path) -> None:
     """Note in the manifest of an index in a database that it has a catalogue."""
     with Store(path).transaction() as transaction:
         if transaction.meta:
-            transaction.meta[ACCOMPANIED] = True
+            transaction.meta[CATALOGUE] = ALWAYS
 
 
 def verify(path: str | Path) -> list[str]:
@@ -457,11 +517,12 @@ def verify(path: str | Path) -> list[str]:
         return [*damage, *Catalogue(path).damage()]
     snapshot = store.snapshot
     catalogue = Catalogue(path)
-    expected = bool(snapshot.meta.get(ACCOMPANIED))
-    damage = catalogue.damage(snapshot, snapshot.generation, expected=expected)
+    damage = catalogue.damage(snapshot, newest_rows(snapshot), expected=CATALOGUE in snapshot.meta)
     if damage:
         return damage
     about = catalogue.about
+    if not is_trusted(Path(path), about):
+        return []
     recorded, now = about.get("fingerprint"), fingerprint_of(about.get("model", ""))
     if recorded and now and recorded != now:
         return [f"the model {about['model']} has changed since it encoded the documents"]

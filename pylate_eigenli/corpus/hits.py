@@ -17,6 +17,7 @@ _UNSPACED = (
 )
 _TERM = re.compile(rf"[{_UNSPACED}]|[^\W{_UNSPACED}]+")
 _WIDTH = 240  # characters
+_SEARCHED = 1_000_000  # characters of a text in which a snippet is looked for
 _PLACES = 200  # where a snippet may begin: in a long text some words are everywhere
 
 
@@ -72,7 +73,7 @@ def snippet(text: str, query: str, width: int = _WIDTH) -> str:
     >>> snippet("The sky is blue. Most apples that grow here are red.", "red apples", width=30)
     '… Most apples that grow here …'
     """
-    text = " ".join(text.split())
+    text = " ".join(text[:_SEARCHED].split())
     if len(text) <= width:
         return text
     wanted = {word.lower() for word in _TERM.findall(query)}

@@ -15,8 +15,10 @@ from ..models.encoder import Encoder
 from ..models.vision_encoder import VisionEncoder
 from .catalogue import Catalogue, Document
 from .corpus_index import CorpusIndex, holding
-from .pages import PageReader, open_document
-from .text_index import TextIndex, rehearse
+from .page_files import MAX_PIXELS
+from .pages import PageReader
+from .sandbox import PageFile
+from .text_index import TextIndex
 from .updating import Update, update
 
 _DPI = 144
@@ -53,13 +55,10 @@ class PageIndex(CorpusIndex):
     def _encoder_of(self, name: str) -> VisionEncoder:
         return VisionEncoder(name)
 
-    def _rehearse(self, settings: dict[str, Any]) -> None:
-        rehearse(settings)
-
     @property
     def folder(self) -> Path:
         """The folder of the pages."""
-        folder = self.catalogue.about.get("folder") or self._about.get("folder")
+        folder = self._facts.get("folder") or self._about.get("folder")
         if folder is None:
             raise FileNotFoundError(f"there is no index of pages in {self.path}")
         return Path(folder)
@@ -75,9 +74,8 @@ class PageIndex(CorpusIndex):
         if document.file is None:
             return None
         try:
-            with open_document(self.folder / document.file, _DPI) as file:
-                return file.render(document.page)
-        except Exception:  # the file may have changed in any way
+            return PageFile(self.folder / document.file, _DPI, MAX_PIXELS).render(document.page)
+        except (OSError, ValueError):  # the file may have changed in any way
             return None
 
     def about(self) -> dict[str, Any]:
@@ -134,7 +132,9 @@ class PageIndex(CorpusIndex):
         return [page for file in deleted for page in self.of_file(file)]
 
 
-def open_corpus(path: str | Path, model: str | Encoder | None = None) -> TextIndex | PageIndex:
+def open_corpus(
+    path: str | Path, model: str | Encoder | None = None, *, trust_index: bool = False
+) -> TextIndex | PageIndex:
     """Open the index of texts or of pages in a folder."""
     kind = PageIndex if holding(Catalogue(path).about) == PageIndex.holds else TextIndex
-    return kind(path, model=model)
+    return kind(path, model=model, trust_index=trust_index)

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import math
 import re
-import warnings
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import require
 from ..models.vision_loaders import VISION
 from .catalogue import Document
+from .page_files import IMAGE_SUFFIXES, MAX_PIXELS
+from .sandbox import PageFile, SandboxError
 from .sources import Part, fingerprint_of, visible_files
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-IMAGE_SUFFIXES = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
-MAX_PIXELS = 40_000_000
-_POINTS_PER_INCH = 72
-# Beyond this ratio of its sides vision models refuse an image, or see nothing in it.
-_MAX_ASPECT = 100
 
 
 @dataclass(frozen=True)
@@ -64,7 +58,8 @@ class PageReader:
     """The pages of a PDF, of an image file or of all of them in a folder.
 
     Files are read in the order of their paths, without hidden ones. Files and pages that cannot
-    be read (corrupt, encrypted or too large) are left out; :attr:`skipped` has the reason by id.
+    be read (corrupt, encrypted or too large) are left out; :attr:`skipped` has the reason by id. A
+    process of its own reads them, with limits of time and memory.
 
     Parameters
     ----------
@@ -110,14 +105,14 @@ class PageReader:
         self.pages = pages
         self.max_pixels = max_pixels
         self.skipped: dict[str, str] = {}
-        suffixes = IMAGE_SUFFIXES | {".pdf"}
+        suffixes = {*IMAGE_SUFFIXES, ".pdf"}
         files = visible_files(source, suffixes) if source.is_dir() else [source]
         self.documents = [
             path.relative_to(self.folder).as_posix()
             for path in files
             if path.suffix.lower() in suffixes
         ]
-        if any(_is_pdf(Path(document)) for document in self.documents):
+        if any(document.lower().endswith(".pdf") for document in self.documents):
             require("pypdfium2", *VISION)
 
     def parts(self) -> Iterator[Part]:
@@ -132,24 +127,25 @@ class PageReader:
                 continue
             try:
                 fingerprint = fingerprint_of(self.folder / document)
-                file = open_document(self.folder / document, self.dpi, self.max_pixels)
-            except Exception as error:  # PDFium, Pillow and the file system fail in many ways
-                self.skipped[document] = _reason(error)
+                file = PageFile(self.folder / document, self.dpi, self.max_pixels)
+            except (OSError, ValueError) as error:
+                self.skipped[document] = str(error)
                 continue
-            with file:
-                pages = [
-                    page_document(document, number, fingerprint)
-                    for number in file.numbers
-                    if self.pages is None or (number or 1) in self.pages
-                ]
-                yield Part(pages, document, fingerprint, partial(self._render, file))
+            pages = [
+                page_document(document, number, fingerprint)
+                for number in file.numbers
+                if self.pages is None or (number or 1) in self.pages
+            ]
+            yield Part(pages, document, fingerprint, partial(self._render, file))
 
-    def _render(self, file: PdfFile | ImageFile, page: Document) -> Image | None:
+    def _render(self, file: PageFile, page: Document) -> Image | None:
         try:
             return file.render(page.page)
-        except Exception as error:
-            self.skipped[str(page.id)] = _reason(error)
-            return None
+        except SandboxError as error:  # one line for all pages of the file
+            self.skipped[str(page.file)] = str(error)
+        except ValueError as error:
+            self.skipped[str(page.id)] = str(error)
+        return None
 
     def read(self) -> Iterator[Page]:
         """Yield the pages one by one; only one is in memory at a time."""
@@ -158,98 +154,6 @@ class PageReader:
                 image = part.content(page)
                 if image is not None:
                     yield Page(str(page.file), page.page, image)
-
-
-def open_document(path: Path, dpi: float, max_pixels: int = MAX_PIXELS) -> PdfFile | ImageFile:
-    """Open a file whose pages can be rendered by number, within a ``with``."""
-    return PdfFile(path, dpi, max_pixels) if _is_pdf(path) else ImageFile(path, max_pixels)
-
-
-class PdfFile:
-    """An open PDF.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> path = Path(tempfile.mkdtemp()) / "report.pdf"
-    >>> Image.new("RGB", (72, 144)).save(path)
-    >>> with PdfFile(path, dpi=36, max_pixels=MAX_PIXELS) as file:
-    ...     list(file.numbers), file.render(1).size
-    ([1], (36, 72))
-    """
-
-    def __init__(self, path: Path, dpi: float, max_pixels: int) -> None:
-        self._pdf: Any = require("pypdfium2", *VISION).PdfDocument(path)
-        self._pdf.init_forms()  # without this, the fields of forms stay empty
-        self._scale = dpi / _POINTS_PER_INCH
-        self._max_pixels = max_pixels
-        self.numbers = range(1, len(self._pdf) + 1)
-
-    def render(self, number: int | None) -> Image:
-        """Return a page as an RGB image."""
-        if number is None or number not in self.numbers:
-            raise ValueError(f"there is no page {number}")
-        page = self._pdf[number - 1]
-        try:
-            width, height = page.get_size()
-            _check_shape(width, height)
-            scale = min(self._scale, math.sqrt(self._max_pixels / (width * height)))
-            image: Image = page.render(scale=scale).to_pil().convert("RGB")
-            return image
-        finally:
-            page.close()
-
-    def __enter__(self) -> PdfFile:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._pdf.close()
-
-
-class ImageFile:
-    """An open image file; every frame of a TIFF, which scanners make, is a page.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> path = Path(tempfile.mkdtemp()) / "letter.png"
-    >>> Image.new("L", (20, 10)).save(path)
-    >>> with ImageFile(path, max_pixels=MAX_PIXELS) as file:
-    ...     file.render(None).mode
-    'RGB'
-    """
-
-    def __init__(self, path: Path, max_pixels: int) -> None:
-        from PIL import Image
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            self._image = Image.open(path)
-        self._max_pixels = max_pixels
-        frames = getattr(self._image, "n_frames", 1) if self._image.format == "TIFF" else 1
-        self.numbers = range(1, frames + 1) if frames > 1 else [None]
-
-    def render(self, number: int | None) -> Image:
-        """Return a page as an RGB image, the right way up."""
-        if number not in self.numbers:
-            raise ValueError(f"there is no page {number}")
-        if number is not None:
-            self._image.seek(number - 1)
-        width, height = self._image.size
-        _check_shape(width, height)
-        if width * height > self._max_pixels:
-            raise ValueError(f"{width} x {height} pixels are more than {self._max_pixels:,}")
-        from PIL import ImageOps
-
-        return ImageOps.exif_transpose(self._image).convert("RGB")
-
-    def __enter__(self) -> ImageFile:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._image.close()
 
 
 @dataclass(frozen=True)
@@ -304,20 +208,3 @@ def page_document(file: str, number: int | None, fingerprint: str = "") -> Docum
         return Document(file, title=file, file=file, fingerprint=fingerprint)
     title = f"{file}, page {number}"
     return Document(f"{file}#{number}", "", title, file, number, fingerprint)
-
-
-def _is_pdf(path: Path) -> bool:
-    return path.suffix.lower() == ".pdf"
-
-
-def _check_shape(width: float, height: float) -> None:
-    if min(width, height) <= 0 or max(width, height) > _MAX_ASPECT * min(width, height):
-        raise ValueError(f"a page of {width:g} x {height:g} cannot be shown to a model")
-
-
-def _reason(error: Exception) -> str:
-    """Return the reason of an error in one line."""
-    text = str(error).strip() or type(error).__name__
-    if "Incorrect password" in text:
-        return "encrypted"
-    return text.splitlines()[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from semantic_text_splitter import TextSplitter
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 Cut = Callable[[str, str], list[str]]
 """Cuts a text into passages, given its title and the text."""
 
+_BLOCK, _REACH = 1_000_000, 1_000  # letters: where a long text is cut first, at a space
 _STEP = 16  # tokens: titles of about one length share a splitter
 
 
@@ -55,4 +57,15 @@ class Cutter:
         if splitter is None:
             splitter = TextSplitter.from_huggingface_tokenizer(self._tokenizer, room)
             self._splitters[room] = splitter
-        return splitter.chunks(text)
+        return [passage for block in _blocks(text) for passage in splitter.chunks(block)]
+
+
+def _blocks(text: str) -> Iterator[str]:
+    """Yield a text in parts: the splitter takes 30 times the memory of what it splits."""
+    begin = 0
+    while len(text) - begin > _BLOCK:
+        space = re.search(r"\s\S*$", text[begin + _BLOCK - _REACH : begin + _BLOCK])
+        end = begin + _BLOCK - (_REACH - space.start() if space else 0)
+        yield text[begin:end]
+        begin = end
+    yield text[begin:]

@@ -10,16 +10,18 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from .catalogue import Document
 from .passages import Cut
 from .readers import READERS
 
 BEIR_CORPUS = "corpus.jsonl"
+_LINE_BYTES = 64 << 20
+_TITLE_LETTERS = 1_000
 
 
 def text_of(document: Document) -> Any:
@@ -87,16 +89,6 @@ class Source:
         """Return the documents of each record or file."""
         return self.read(cut)
 
-    def peeked(self, cut: Cut) -> tuple[Source, list[Document]]:
-        """Read the first documents; return a source that yields them again, and the documents."""
-        parts = iter(self.parts(cut))
-        read: list[Part] = []
-        for part in parts:
-            read.append(part)
-            if part.documents:
-                return replace(self, read=lambda _: chain(read, parts)), part.documents
-        raise ValueError("there are no documents in the source; the index is left as it was")
-
 
 def open_source(source: str) -> Source:
     """Open a source of documents.
@@ -105,7 +97,7 @@ def open_source(source: str) -> Source:
     ----------
     source
         A file of JSON lines, a folder in BEIR's layout, any other file or folder of ``.txt``,
-        ``.md``, ``.html`` and ``.pdf`` files, or ``-`` for JSON lines from stdin. Hidden files
+        ``.md``, ``.html`` and ``.pdf`` files, or a pipe or ``-`` (stdin) of JSON lines. Hidden files
         and folders of a folder are left out, and files that cannot be read are skipped.
     """
     if source == "-":
@@ -115,9 +107,11 @@ def open_source(source: str) -> Source:
         raise FileNotFoundError(f"{path} does not exist")
     if path.is_dir() and (path / BEIR_CORPUS).is_file():
         path /= BEIR_CORPUS
+    if path.is_fifo():  # it can be read only once
+        return Source(lambda _: _lines_of(path), None)
     if path.suffix == ".jsonl":
         with path.open("rb") as file:
-            total = sum(1 for line in file if line.strip())
+            total = sum(1 for line in _lines(file, str(path)) if line.strip())
         return Source(lambda _: _lines_of(path), total)
     if path.is_dir():
         files = visible_files(path, READERS)
@@ -140,13 +134,23 @@ def _lines_of(path: Path) -> Iterator[Part]:
         yield from _records(file, str(path))
 
 
-def _records(lines: Iterable[bytes], name: str) -> Iterator[Part]:
+def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
+    for number in count(1):
+        line = file.readline(_LINE_BYTES + 1)
+        if len(line) > _LINE_BYTES:
+            raise ValueError(f"{name}, line {number}: it has more than {_LINE_BYTES >> 20} MB")
+        if not line:
+            return
+        yield line
+
+
+def _records(file: BinaryIO, name: str) -> Iterator[Part]:
     # As bytes: an error then names the line of an invalid byte, and a byte order mark is allowed.
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_lines(file, name), start=1):
         if line.strip():
             try:
                 yield Part([_record(json.loads(line))])
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise ValueError(f"{name}, line {number}: {error}") from error
 
 
@@ -207,7 +211,7 @@ def _passages_of(path: Path, relative: Path, cut: Cut) -> Part:
         title, text = READERS[path.suffix.lower()](path)
     except Exception as error:  # every format raises errors of its own
         raise ValueError(f"{_named(path)} cannot be read: {error}") from error
-    title = _valid(title) or Path(name).stem
+    title = _valid(title)[:_TITLE_LETTERS] or Path(name).stem
     documents = [
         Document(f"{name}#{number}", passage, title, fingerprint=fingerprint)
         for number, passage in enumerate(cut(title, _valid(text)), start=1)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Sequence
 from typing import Any
 
-from ..indexes import databases
-from ..indexes.open_index import open_index
-from ..models.encoder import Encoder
 from ..models.text_encoder import TextEncoder
 from .catalogue import Document
 from .corpus_index import CorpusIndex
@@ -34,7 +29,7 @@ class TextIndex(CorpusIndex):
         PyLate or sentence-transformers. By default the one the index was made with; another one is
         refused.
     override
-        Whether to empty the index if it already exists.
+        Whether the first documents replace all that the index holds.
     settings
         Further options of :func:`pylate_eigenli.indexes.open_index.open_index`.
 
@@ -66,42 +61,9 @@ class TextIndex(CorpusIndex):
         texts = [" ".join(text[: 3 + i % 14]) for i, text in enumerate(words)]
         return [text for text in texts if text]
 
-    def _rehearse(self, settings: dict[str, Any]) -> None:
-        rehearse(settings)
-
     @property
     def cut(self) -> Cutter:
         """Cuts texts into passages that the model of the index reads whole."""
         encoder = self.encoder
         assert isinstance(encoder, TextEncoder)
         return Cutter(encoder.tokenizer, encoder.document_length)
-
-
-def rehearse(
-    settings: Mapping[str, Any],
-    documents: Sequence[Document] = (),
-    model: Encoder | None = None,
-) -> None:
-    """Make an index in a temporary folder, to find errors before the real one is emptied.
-
-    Parameters
-    ----------
-    settings
-        Options of :func:`pylate_eigenli.indexes.open_index.open_index`.
-    documents, model
-        Documents to add to it, and the model that encodes them. They are not sent to a database.
-
-    Examples
-    --------
-    >>> rehearse({"k": 0})
-    Traceback (most recent call last):
-    ...
-    ValueError: k must be a positive integer, got 0
-    """
-    with TemporaryDirectory() as scratch:
-        open_index(Path(scratch) / "empty", **settings).close()
-        if settings.get("backend") in databases.NAMES:
-            instead = dict.fromkeys(("backend", "backend_options", "uri", "token"))
-            settings = {**settings, **instead}
-        with TextIndex(Path(scratch) / "index", model=model, **settings) as index:
-            index.add(documents)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +24,7 @@ from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
 from .calibration import Calibration
 from .collection import CodecT, Collection, SettingsT
-from .documents import DocumentStore, SearchRequest, Subset, TokenBatches, progress_bar
+from .documents import Companion, DocumentStore, SearchRequest, Subset, TokenBatches, progress_bar
 from .inputs import checked_k, document_batches, grouped_ids, several
 from .results import Found
 
@@ -42,7 +42,8 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     index_name
         The name of this index, a folder inside ``index_folder``.
     override
-        Whether to empty the index if it already exists.
+        Whether the first change replaces all that the index holds. Until then the old documents
+        stay on disk, whatever fails.
     settings
         What the index is to be made with, by name; None for what is left to the default. An index
         that exists keeps its own.
@@ -72,7 +73,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         self.index_name = index_name
         self.device = device
         self.show_progress = show_progress
-        self._companion: Callable[[int], None] | None = None
+        self._companion: Companion | None = None
         # What was computed last, and of which state.
         self._filter: tuple[Manifest, float, float, QueryFilter] | None = None
         self._collection: Collection[SettingsT, CodecT] = Collection(
@@ -82,10 +83,8 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
             wanted,
             self._new_codec,
             self._load_codec,
+            override,
         )
-        if override:
-            with self._collection.store.transaction(override=True):
-                pass
         self._collection.settings(self._snapshot)  # refuses an index that cannot be read
 
     @abstractmethod
@@ -121,6 +120,16 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     def generation(self) -> int:
         """Number of the change that made the state this index shows; 0 before the first one."""
         return self._snapshot.generation
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """Metadata of the state this index shows, with the notes of a companion."""
+        return self._snapshot.meta
+
+    @property
+    def is_overriding(self) -> bool:
+        """Whether the next change replaces all that is on disk."""
+        return self._collection.store.is_overriding
 
     @property
     def nbytes(self) -> int:
@@ -214,14 +223,14 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         return self
 
     @contextmanager
-    def accompanied(self, companion: Callable[[int], None]) -> Iterator[None]:
-        """Have changes within the block call a function just before they are committed.
+    def accompanied(self, companion: Companion) -> Iterator[None]:
+        """Have changes of documents within the block call a function just before they are committed.
 
         Parameters
         ----------
         companion
-            Called with the generation that the commit makes, at a time when nobody else can write.
-            If it raises, nothing is committed. A database commits nothing, and refuses one.
+            Called with the transaction, at a time when nobody else can write. If it raises, nothing
+            is committed. A database commits nothing, and refuses one.
         """
         self._companion = companion
         try:
@@ -265,8 +274,6 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
                 raise ValueError("the index holds no documents: add some, then call fit_queries")
             tokens = _collect_queries(queries_embeddings, dim)
             self._collection.keep(transaction, self._collection.codec(base).with_queries(tokens))
-            if self._companion is not None:
-                self._companion(base.generation + 1)
         return self
 
     @property

@@ -43,6 +43,8 @@ class Collection(Generic[SettingsT, CodecT]):
         Makes the codec of an index without documents.
     load_codec
         Makes the codec of an index, given the arrays of its collection.
+    override
+        Whether the first change replaces what the folder holds.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Collection(Generic[SettingsT, CodecT]):
         wanted: Mapping[str, Any],
         new_codec: Callable[[SettingsT], CodecT],
         load_codec: Callable[[SettingsT, Mapping[str, NDArray[Any]]], CodecT],
+        override: bool,
     ) -> None:
         self.path = path
         self.kind = kind
@@ -60,7 +63,7 @@ class Collection(Generic[SettingsT, CodecT]):
         self._wanted = wanted
         self._new_codec = new_codec
         self._load_codec = load_codec
-        self._store: Store | None = Store(path)
+        self._store: Store | None = Store(path, override=override)
         # What was read last, and of which state; looked at once, as other threads may be at others.
         self._read: tuple[Manifest, SettingsT, int | None] | None = None
         self._loaded: tuple[object, CodecT] | None = None

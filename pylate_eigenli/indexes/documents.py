@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn, Protocol, TypeAlias
 
 import numpy as np
@@ -11,7 +14,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from ..spectral.background import Background, Queries
-from ..storage import DocumentId, Snapshot
+from ..storage import DocumentId, Snapshot, Transaction
 from ..tokens import TokenBatch
 from .columns import DocumentColumns
 from .rerank import Reranker
@@ -21,11 +24,8 @@ Subset: TypeAlias = Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None
 # For each query the sorted global rows to choose from, or None for all; None if that holds for all.
 Allowed: TypeAlias = Sequence[NDArray[np.int64] | None] | None
 TokenBatches: TypeAlias = Iterable[tuple[list[DocumentId], TokenBatch]]
-Companion: TypeAlias = Callable[[int], None]
+Companion: TypeAlias = Callable[[Transaction], None]
 Progress: TypeAlias = "tqdm[NoReturn]"
-
-ACCOMPANIED = "accompanied"
-"""Key of the manifest's meta: whether a companion keeps a catalogue beside the index."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class DocumentStore(Protocol):
         progress
             Counts documents that are done.
         companion
-            Called with the generation that the change makes, just before it is committed.
+            Called with the transaction just before it is committed.
         """
 
     def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
@@ -121,8 +121,8 @@ class DocumentStore(Protocol):
         With ``kept`` they have all their columns, otherwise at least those of their vectors.
         """
 
-    def build(self, companion: Companion | None = None) -> None:
-        """Bring the ANN structure up to date with all documents; the companion is as for add."""
+    def build(self) -> None:
+        """Bring the ANN structure up to date with all documents."""
 
     def compact(self) -> None:
         """Give the space of removed and replaced documents back to the disk."""
@@ -134,3 +134,13 @@ class DocumentStore(Protocol):
 def progress_bar(shown: bool, total: int | None = None) -> Progress:
     """Return a bar that counts documents."""
     return tqdm(total=total, desc="Adding documents", unit="doc", disable=not shown)
+
+
+@contextmanager
+def after_commit(path: Path, task: str, remedy: str) -> Iterator[None]:
+    """Turn an error into a warning: an error would say that the documents are not committed."""
+    try:
+        yield
+    except Exception as error:
+        message = f"the documents are in {path}, but {task} failed ({error}); {remedy}"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -76,7 +76,8 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
     index_name
         The name of this index, a folder inside ``index_folder``.
     override
-        Whether to empty the index if it already exists.
+        Whether the first change replaces all that the index holds. Until then the old documents
+        stay on disk, whatever fails.
     k
         Number of directions kept per document, at most d. By default 32, or d if that is less; an
         index that exists keeps its own, and asking it for another one is an error.

@@ -18,13 +18,13 @@ from .codecs import Codec
 from .collection import Collection, store_background, stored_background
 from .columns import DocumentColumns
 from .documents import (
-    ACCOMPANIED,
     Allowed,
     Companion,
     Progress,
     SearchRequest,
     Subset,
     TokenBatches,
+    after_commit,
 )
 from .inputs import subset_per_query
 from .results import Found, Hits
@@ -122,10 +122,12 @@ class LocalDocuments:
                     background = background.minus(*replaced).plus(added, len(ids))
                 progress.update(len(ids))
             self._before_commit(transaction, background, companion)
-        if self._ann is not None:
-            state = self._collection.snapshot
-            if self._ann.is_due(state, self._collection.settings(state)):
-                self.build(companion)
+        state = self._collection.snapshot
+        settings = self._collection.settings(state)
+        if self._ann is not None and self._ann.is_due(state, settings):
+            remedy = "searches scan them until build() succeeds"
+            with after_commit(self._collection.path, f"building {settings.backend}", remedy):
+                self.build()
 
     def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
         with self._collection.store.transaction() as transaction:
@@ -146,17 +148,14 @@ class LocalDocuments:
         if background is not None:
             store_background(transaction, background)
         if companion is not None:
-            if transaction.meta:  # that of an index without documents stays empty
-                transaction.meta[ACCOMPANIED] = True
-            companion(transaction.base.generation + 1)
+            companion(transaction)
 
-    def build(self, companion: Companion | None = None) -> None:
+    def build(self) -> None:
         settings = self._collection.settings(self._collection.snapshot)
         if self._ann is None or settings.backend == "exact" or not len(self._collection.snapshot):
             return
         with self._collection.store.transaction() as transaction:
             self._ann.build(transaction, self._collection.codec(transaction.base))
-            self._before_commit(transaction, None, companion)
 
     # --- the background -----------------------------------------------------------------------
 

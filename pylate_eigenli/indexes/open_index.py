@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..storage.manifest import FILE_NAME, Manifest
+from ..errors import IndexFormatError
+from ..storage.manifest import Manifest
 from . import databases
 from .eigenli import EigenLIIndex
 from .single_vector import EigenLISVIndex
@@ -17,8 +18,13 @@ _KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
 
 
 def holds_index(path: str | Path) -> bool:
-    """Return whether there is an index in a folder."""
-    return (Path(path) / FILE_NAME).is_file()
+    """Return whether there is an index in a folder, be it damaged."""
+    try:
+        return Manifest.read(Path(path)).generation > 0
+    except IndexFormatError:
+        return True
+    except NotADirectoryError:
+        return False
 
 
 def open_index(
@@ -27,6 +33,7 @@ def open_index(
     single_vector: bool | None = None,
     override: bool = False,
     show_progress: bool = False,
+    trust_index: bool = False,
     **settings: Any,
 ) -> EigenLIIndex | EigenLISVIndex:
     """Open the index in a folder, of whichever kind it is, or make one.
@@ -39,9 +46,13 @@ def open_index(
         Whether it is an :class:`pylate_eigenli.EigenLISVIndex`. By default whatever it is, and
         a new one is not.
     override
-        Whether to empty the index if it already exists.
+        Whether the first change replaces all that the index holds. Until then the old documents
+        stay on disk, whatever fails.
     show_progress
         Whether to show a progress bar while documents are added.
+    trust_index
+        Whether to open a database that only the folder names; see
+        :class:`pylate_eigenli.EigenLISVIndex`.
     settings
         Further options of the index, None for the default.
 
@@ -64,6 +75,8 @@ def open_index(
             raise ValueError(f"{folder} holds an index of subspaces, not of single vectors")
         raise ValueError(f"{folder} holds an index of single vectors, not of subspaces")
     given = {name: value for name, value in settings.items() if value is not None}
+    if _KINDS[kind] is EigenLISVIndex:
+        given["trust_index"] = trust_index
     return _KINDS[kind](
         str(folder.parent), folder.name, override=override, show_progress=show_progress, **given
     )

@@ -118,6 +118,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     uri, token
         Where a vector database is and what it wants to see: see
         :func:`pylate_eigenli.indexes.databases.connect`. The uri is remembered, the token never written.
+    trust_index
+        Whether to open a database that only the folder names. An embedded one can run code, so
+        this is for folders of people you trust. What you have named yourself is opened anyway.
     foreign
         Options of PyLate's other indexes: an error says what to use instead.
 
@@ -163,6 +166,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         show_progress: bool = True,
         uri: str | None = None,
         token: str | None = None,
+        trust_index: bool = False,
         **foreign: Any,
     ) -> None:
         foreign_options.refuse(type(self), foreign, device)
@@ -193,7 +197,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         self.tokens_of = tokens_of
         check_rerank(rerank, self.settings, tokens_of)
         if self.settings.in_database:
-            self._documents = DatabaseDocuments(self._collection, uri, token, override)
+            self._documents = DatabaseDocuments(self._collection, uri, token, trust_index, override)
             return
         for name, value in (("uri", uri), ("token", token)):
             if value is not None:
@@ -275,7 +279,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
 
     def build(self) -> Self:
         """Bring the ANN structure up to date with all documents, made anew if many were removed."""
-        self._documents.build(self._companion)
+        self._documents.build()
         return self
 
     def recall_against_exact(self, queries_embeddings: Any, k: int = 10) -> float:

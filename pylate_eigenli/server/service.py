@@ -35,6 +35,8 @@ class Service:
         The folder of an index.
     model
         Name or path of a model; by default the one the index was made with.
+    trust_index
+        Whether to use a model or a database that only the folder names.
 
     Examples
     --------
@@ -53,8 +55,10 @@ class Service:
     >>> service.close()
     """
 
-    def __init__(self, path: str | Path, model: str | None = None) -> None:
-        self._writer = open_corpus(path, model)
+    def __init__(
+        self, path: str | Path, model: str | None = None, *, trust_index: bool = False
+    ) -> None:
+        self._writer = open_corpus(path, model, trust_index=trust_index)
         self._reader = self._writer.reopened()
 
     def warm_up(self) -> None:

@@ -22,7 +22,7 @@ import numpy as np
 import safetensors.numpy
 
 from ..errors import IndexFormatError
-from .disk import write_file
+from .disk import open_file, write_file
 from .manifest import FileRecord
 from .ragged import Array
 
@@ -101,9 +101,9 @@ class ColumnFile:
 
     def __init__(self, folder: Path, record: FileRecord) -> None:
         self.path = folder / record.file
-        with open(self.path, "rb") as stream:
+        with open_file(self.path) as stream:
             size = os.fstat(stream.fileno()).st_size
-            if size != record.bytes:
+            if size != record.bytes or size < _PREFIX_BYTES:
                 raise IndexFormatError(
                     f"{self.path} has {size} bytes, but {record.bytes} were written: "
                     "it is truncated or altered"
@@ -117,20 +117,27 @@ class ColumnFile:
         data_start = _PREFIX_BYTES + length
         if _crc32(self._map[:data_start]) != record.crc32:
             raise IndexFormatError(f"the header of {self.path} is altered: its checksum is wrong")
-        header = json.loads(bytes(self._map[_PREFIX_BYTES:data_start]))
-        checksums = json.loads(header.pop("__metadata__")[_CHECKSUMS])
-        locations = {}
-        for name, entry in header.items():
-            start, stop = entry["data_offsets"]
-            dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
-            if not 0 <= start <= stop <= record.bytes - data_start or (
-                stop - start != dtype.itemsize * math.prod(shape)
-            ):
-                raise IndexFormatError(f"the header of {self.path} misplaces column {name!r}")
-            locations[name] = _Location(
-                dtype, shape, data_start + start, data_start + stop, checksums[name]
-            )
-        return locations
+        try:
+            header = json.loads(bytes(self._map[_PREFIX_BYTES:data_start]))
+            checksums = json.loads(header.pop("__metadata__")[_CHECKSUMS])
+            return {
+                name: self._location(entry, data_start, checksums[name])
+                for name, entry in header.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise IndexFormatError(f"the header of {self.path} is wrong: {error!r}") from error
+
+    def _location(self, entry: Mapping[str, Any], data_start: int, crc32: str) -> _Location:
+        start, stop = (data_start + int(offset) for offset in entry["data_offsets"])
+        dtype, shape = DTYPES[entry["dtype"]], tuple(int(length) for length in entry["shape"])
+        fits = data_start <= start <= stop <= len(self._map)
+        if (
+            not fits
+            or min(shape, default=0) < 0
+            or stop - start != dtype.itemsize * math.prod(shape)
+        ):
+            raise ValueError(f"{dtype}{list(shape)} is not from {start} to {stop}")
+        return _Location(dtype, shape, start, stop, crc32)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
+
+from ..errors import IndexFormatError
 
 TEMPORARY_SUFFIX = ".tmp"
 
@@ -17,11 +23,14 @@ def make_folder(path: Path) -> None:
 
 
 def write_file(path: Path, payload: bytes) -> None:
-    """Write ``payload`` to ``path``, and return when it is on disk.
+    """Write ``payload`` to a new file at ``path``, and return when it is on disk.
 
-    Callers use new names only.  An existing file is a leftover of a killed writer.
+    Callers use new names only.  What exists is a leftover of a killed writer, or a link that
+    somebody has put there.  It is deleted, never written to: another process may have mapped it.
     """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o666)
     try:
         remaining = memoryview(payload)
@@ -30,6 +39,32 @@ def write_file(path: Path, payload: bytes) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file for reading; raise an ``IndexFormatError`` for a folder, a pipe or a device."""
+    # Without O_NONBLOCK, opening a pipe waits for somebody who writes to it.
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENXIO, errno.ENODEV):
+            raise IndexFormatError(f"{path} is not a file: {error.strerror}") from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise IndexFormatError(f"{path} is not a file")
+    return os.fdopen(descriptor, "rb")
+
+
+def check_file(path: Path) -> None:
+    """Raise an ``IndexFormatError`` if there is something at ``path`` that is not a file itself.
+
+    For files that a library opens, which would follow a link or wait for a pipe.
+    """
+    with suppress(FileNotFoundError):
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            raise IndexFormatError(f"{path} is not a file; remove it to go on")
 
 
 def replace_file(path: Path, payload: bytes) -> None:

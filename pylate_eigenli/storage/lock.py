@@ -12,7 +12,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from ..errors import IndexLockedError
-from .disk import make_folder
+from .disk import check_file, make_folder
 
 LOCK_NAME = "writer.lock"
 OWNER_NAME = "writer.json"
@@ -30,6 +30,7 @@ def writer_lock(folder: Path) -> Iterator[None]:
         Another writer holds the lock; the message names its process.
     """
     make_folder(folder)
+    check_file(folder / LOCK_NAME)
     # Every writer has its own lock object, because filelock objects are reentrant.
     lock = FileLock(folder / LOCK_NAME, thread_local=False)
     try:
@@ -40,7 +41,9 @@ def writer_lock(folder: Path) -> Iterator[None]:
         ) from None
     owner = folder / OWNER_NAME  # not in the lock file, which some versions of filelock truncate
     try:
-        owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
+        with suppress(OSError):  # for instance because the disk is full
+            owner.unlink(missing_ok=True)  # it could be a link
+            owner.write_text(json.dumps({"pid": os.getpid(), "host": socket.gethostname()}))
         yield
     finally:
         with suppress(OSError):

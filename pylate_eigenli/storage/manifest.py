@@ -12,14 +12,14 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..errors import IndexFormatError
-from .disk import TEMPORARY_SUFFIX, replace_file
+from .disk import TEMPORARY_SUFFIX, open_file, replace_file
 
 FILE_NAME = "manifest.json"
 FORMAT = "pylate-eigenli-index"
@@ -115,7 +115,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Return the newest committed state; a folder without a manifest is an empty index.
+        """Return the newest committed state; a folder without any files is an empty index.
 
         Raises
         ------
@@ -124,9 +124,18 @@ class Manifest:
         """
         path = folder / FILE_NAME
         try:
-            payload = path.read_bytes()
+            with open_file(path) as file:
+                payload = file.read()
         except FileNotFoundError:
-            return cls()
+            lost = sorted(name for name in _names(folder) if _DATA_NAME.fullmatch(name))
+            if not lost:
+                return cls()
+            if os.path.lexists(path):  # the first writer has just made it
+                return cls.read(folder)
+            raise IndexFormatError(
+                f"{path} is missing, but there is {lost[0]}: restore it, or start again with "
+                "override=True"
+            ) from None
         try:
             body = json.loads(payload)
             return cls._from_json(_typed(body, dict, "the manifest"))
@@ -164,7 +173,7 @@ class Manifest:
         """Return an empty state with new file numbers, to replace a damaged index."""
         numbers = [
             int(number)
-            for name in os.listdir(folder)
+            for name in _names(folder)
             if _DATA_NAME.fullmatch(name)
             for number in re.findall(r"\d+", name)
         ]
@@ -197,19 +206,26 @@ class Manifest:
             yield self.collection
 
 
-def collect_garbage(folder: Path) -> None:
-    """Delete all files that the committed manifest does not name; the caller holds the lock.
+def collect_garbage(folder: Path, needed: Iterable[str] = ()) -> None:
+    """Delete all files that neither the committed manifest names nor the caller, who has the lock.
 
     These are leftovers of a failed or killed writer, or files that a commit has replaced.  If a
     file cannot be deleted (on Windows, because a reader maps it), a later call deletes it.
     """
     with suppress(IndexFormatError, OSError):
-        used = {record.file for record in Manifest.read(folder).files()}
+        used = {record.file for record in Manifest.read(folder).files()}.union(needed)
         for name in os.listdir(folder):
             leftover = _DATA_NAME.fullmatch(name) and name not in used
             if leftover or name == FILE_NAME + TEMPORARY_SUFFIX:
                 with suppress(OSError):
                     os.unlink(folder / name)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except FileNotFoundError:
+        return []
 
 
 def _checksum(body: Mapping[str, Any]) -> str:

@@ -42,20 +42,30 @@ class SegmentFile(ColumnFile):
 
     def __init__(self, folder: Path, record: SegmentRecord) -> None:
         super().__init__(folder, record.data)
-        self._n_documents = record.documents
-        lengths = {
-            _PER_DOCUMENT: record.documents,
-            _PER_ROW: record.rows,
-            _ID_OFFSETS: record.documents + 1,
-            _ROW_OFFSETS: record.documents + 1,
+        self._record = record
+        n = record.documents
+        own = {
+            _ID_TEXT: (np.uint8, 1, None),
+            _ID_OFFSETS: (np.int64, 1, n + 1),
+            _ID_IS_INTEGER: (np.bool_, 1, n),
+            _ROW_OFFSETS: (np.int64, 1, n + 1),
         }
-        for name in self.names:
-            length = lengths.get(name, lengths.get(name.partition(".")[0]))
-            if length is not None and self.shape(name)[:1] != (length,):
+        others = {_PER_DOCUMENT: (None, None, n), _PER_ROW: (None, None, record.rows)}
+        for name in (*self.names, *{_ID_TEXT, _ID_OFFSETS}.difference(self.names)):
+            expected = own.get(name, others.get(name.partition(".")[0]))
+            if expected is None or name not in self.names:
+                raise IndexFormatError(f"{self.path} has no column {name!r}, or should have none")
+            dtype, ndim, length = expected
+            shape = self.shape(name)
+            if length is not None and shape[:1] != (length,):
                 raise IndexFormatError(
-                    f"column {name!r} of {self.path} has shape {self.shape(name)}, "
-                    f"but the manifest has {record.documents} documents and {record.rows} rows"
+                    f"column {name!r} of {self.path} has shape {shape}, "
+                    f"but the manifest has {n} documents and {record.rows} rows"
                 )
+            if (dtype or self.dtype(name)) != self.dtype(name) or (ndim or len(shape)) != len(
+                shape
+            ):
+                raise IndexFormatError(f"column {name!r} of {self.path} is of the wrong type")
 
     @cached_property
     def schema(self) -> Schema:
@@ -77,16 +87,24 @@ class SegmentFile(ColumnFile):
     def offsets(self) -> NDArray[np.int64]:
         """Offsets of the rows of each document, int64 of shape ``(n + 1,)``."""
         if _ROW_OFFSETS in self.names:
-            return self.read(_ROW_OFFSETS)
-        return np.zeros(self._n_documents + 1, dtype=np.int64)
+            return self._offsets(_ROW_OFFSETS, self._record.rows)
+        return np.zeros(self._record.documents + 1, dtype=np.int64)
+
+    def _offsets(self, name: str, end: int) -> NDArray[np.int64]:
+        """Return a column of offsets after checking them: kernels read wherever they point."""
+        offsets: NDArray[np.int64] = self.read(name)
+        if offsets[0] != 0 or offsets[-1] != end or (offsets[1:] < offsets[:-1]).any():
+            raise IndexFormatError(f"column {name!r} of {self.path} does not rise from 0 to {end}")
+        return offsets
 
     @cached_property
     def ids(self) -> IdColumn:
         """The encoded ids of the documents."""
-        text = Ragged({"text": self.read(_ID_TEXT)}, self.read(_ID_OFFSETS))
+        letters = self.read(_ID_TEXT)
+        text = Ragged({"text": letters}, self._offsets(_ID_OFFSETS, len(letters)))
         if _ID_IS_INTEGER in self.names:
             return IdColumn(text, self.read(_ID_IS_INTEGER))
-        return IdColumn(text, np.zeros(self._n_documents, dtype=bool))
+        return IdColumn(text, np.zeros(self._record.documents, dtype=bool))
 
     @cached_property
     def row_of(self) -> dict[DocumentId, int]:

@@ -39,6 +39,9 @@ class Store:
     max_dead_share
         Maximal share of the bytes of removed and replaced documents. Above it, a commit rewrites
         their segments.
+    override
+        Start from an empty index, without reading the old one, which may be damaged. The first
+        commit replaces the old one; until then it stays on disk.
 
     Examples
     --------
@@ -59,6 +62,7 @@ class Store:
         *,
         segment_bytes: int = SEGMENT_BYTES,
         max_dead_share: float = MAX_DEAD_SHARE,
+        override: bool = False,
     ) -> None:
         if segment_bytes < 1:
             raise ValueError(f"segment_bytes must be positive, not {segment_bytes}")
@@ -67,6 +71,7 @@ class Store:
         self.path = Path(path)
         self._segment_bytes = segment_bytes
         self._max_dead_share = max_dead_share
+        self._overriding = override
         self._snapshot: Snapshot | None = None
         self._swapping = threading.Lock()
 
@@ -81,6 +86,11 @@ class Store:
         """
         snapshot = self._snapshot
         return self._load() if snapshot is None else snapshot
+
+    @property
+    def is_overriding(self) -> bool:
+        """Whether the next commit replaces the index that is on disk."""
+        return self._overriding
 
     @property
     def nbytes(self) -> int:
@@ -101,13 +111,8 @@ class Store:
         self._snapshot = None
 
     @contextmanager
-    def transaction(self, *, override: bool = False) -> Iterator[Transaction]:
+    def transaction(self) -> Iterator[Transaction]:
         """Change the index: commit at the end of the ``with`` block, or roll back on an exception.
-
-        Parameters
-        ----------
-        override
-            Start from an empty index, without reading the old one, which may be damaged.
 
         Raises
         ------
@@ -115,19 +120,24 @@ class Store:
             Another writer holds the lock, in this process or another.
         """
         with writer_lock(self.path):
+            base = self._vacated() if self._overriding else self._load()
+            if not base.generation:
+                # From now on, files without a manifest mean that it was lost.
+                base.manifest.write(self.path)
             transaction = Transaction(
                 self.path,
-                self._vacated() if override else self._load(),
+                base,
                 segment_bytes=self._segment_bytes,
                 max_dead_share=self._max_dead_share,
             )
             try:
-                if override:
+                if self._overriding:
                     transaction.clear()
                 yield transaction
                 snapshot = transaction.commit()
                 with self._swapping:
                     self._snapshot = snapshot
+                    self._overriding = False
             finally:
                 transaction.close()
                 # Deletes the replaced files after a commit, and the new files otherwise. The
@@ -153,14 +163,17 @@ class Store:
                 damage = [line for file in manifest.files() for line in _damage(self.path, file)]
                 if not damage or Manifest.read(self.path) == manifest:
                     return damage
-            except IndexFormatError as error:
+            except (IndexFormatError, OSError) as error:
                 return [str(error)]
 
     def _load(self) -> Snapshot:
         # The lock covers reading and installing, so that a slow reader cannot replace the snapshot
         # of a newer commit by an older one.
         with self._swapping:
-            self._snapshot = self._newest(self._snapshot)
+            if not self._overriding:
+                self._snapshot = self._newest(self._snapshot)
+            elif self._snapshot is None:
+                self._snapshot = self._vacated()
             return self._snapshot
 
     def _newest(self, previous: Snapshot | None) -> Snapshot:
@@ -200,6 +213,6 @@ def _damage(folder: Path, record: FileRecord) -> list[str]:
         file = ColumnFile(folder, record)
     except FileNotFoundError:
         return [f"{folder / record.file} is missing"]
-    except IndexFormatError as error:
+    except (IndexFormatError, OSError) as error:
         return [str(error)]
     return [f"column {name!r} of {file.path} is altered" for name in file.altered()]

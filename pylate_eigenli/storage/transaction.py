@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,12 +15,14 @@ from ..errors import UnknownDocumentError
 from .batch import Batch, check_same_schema
 from .columns import storable
 from .ids import DocumentId, checked_ids
-from .manifest import Manifest, collection_name
+from .manifest import Manifest, collect_garbage, collection_name
 from .merging import plan_merges
 from .ragged import Array
 from .segment import Segment, bury
 from .snapshot import Snapshot, read_collection, write_collection
 from .writer import SegmentWriter
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Transaction:
@@ -180,9 +183,16 @@ class Transaction:
         if not changed and not runs:
             return self.base
         generation = self.base.generation + 1
-        segments = [
-            segment.saved(self._folder, generation) for segment in self._merged(segments, runs)
-        ]
+        can_wait = not self._writer.n_pending and not self._compact  # new documents are in the runs
+        try:
+            merged = self._merged(segments, runs)
+        except OSError as error:
+            if not can_wait or error.errno not in _FULL:
+                raise
+            # Removing must work on a full disk: tombstones are small, and merging can wait.
+            merged = segments
+            collect_garbage(self._folder, {segment.record.data.file for segment in segments})
+        segments = [segment.saved(self._folder, generation) for segment in merged]
         record, collection = self.base.manifest.collection, self.base.collection
         if self._is_collection_changed():
             path = self._folder / collection_name(generation)

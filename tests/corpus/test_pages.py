@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from pylate_eigenli.corpus.pages import PageReader, PdfFile, page_document, parse_page_ranges
+from pylate_eigenli.corpus.pages import PageReader, page_document, parse_page_ranges
+from pylate_eigenli.corpus.sandbox import PageFile
 
 
 def ids(reader: PageReader) -> list[str]:
@@ -45,7 +46,7 @@ def test_dpi_sets_the_size_and_the_text_is_on_the_page(folder: Path) -> None:
 def test_pages_are_not_rendered_before_they_are_asked_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(PdfFile, "render", lambda *_: pytest.fail("rendered"))
+    monkeypatch.setattr(PageFile, "render", lambda *_: pytest.fail("rendered"))
     parts = {part.file: part.documents for part in PageReader(folder).parts()}
     assert [page.id for page in parts["annual.pdf"]] == [f"annual.pdf#{i}" for i in (1, 2, 3)]
     assert parts["letter.png"] == [
@@ -84,6 +85,17 @@ class TestWhatCannotBeRead:
         }
         assert skipped["secret.pdf"] == "encrypted"
         assert all(reason and "\n" not in reason for reason in skipped.values())
+
+    def test_is_named_if_it_is_deleted_during_a_run(self, folder: Path) -> None:
+        reader = PageReader(folder)
+        parts = reader.parts()
+        next(parts)
+        (folder / "letter.png").unlink()
+        part = next(parts)
+        (folder / "annual.pdf").unlink()
+        assert [part.content(page) for page in part.documents] == [None] * 3
+        assert list(parts) == []
+        assert set(reader.skipped) == {"letter.png", *(f"annual.pdf#{i}" for i in (1, 2, 3))}
 
     def test_images_are_bounded_before_they_are_decoded(self, tmp_path: Path) -> None:
         (tmp_path / "large.png").write_bytes(png_bomb(5000, 5000))

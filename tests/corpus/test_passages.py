@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import pytest
 from helpers.tiny_model import words_tokenizer
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from pylate_eigenli.corpus import passages
 from pylate_eigenli.corpus.passages import Cutter
 
 WORDS = words_tokenizer()
@@ -32,6 +36,18 @@ def test_passages_hold_every_letter_once_and_no_more_tokens_than_allowed(text, l
 @given(st.text(alphabet="ab \n", max_size=200), st.integers(1, 8))
 def test_passages_are_cut_between_words(text, length):
     assert " ".join(Cutter(WORDS, length)("", text)).split() == text.split()
+
+
+@given(st.text(alphabet="ab \n", max_size=300))
+def test_a_long_text_is_cut_block_by_block_between_words(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(passages, "_BLOCK", 40)
+        patch.setattr(passages, "_REACH", 20)
+        blocks = list(passages._blocks(text))
+    assert "".join(blocks) == text
+    assert all(len(block) <= 40 for block in blocks)
+    for block, following in itertools.pairwise(blocks):
+        assert following[0].isspace() or not re.search(r"\s", block[-20:])
 
 
 @pytest.mark.parametrize(

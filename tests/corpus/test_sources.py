@@ -6,6 +6,7 @@ import io
 import json
 import os
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,9 @@ from pathlib import Path
 import pytest
 from helpers.tiny_model import words_tokenizer
 
+from pylate_eigenli.corpus import readers, sources
 from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.hits import snippet
 from pylate_eigenli.corpus.passages import Cutter
 from pylate_eigenli.corpus.readers import read_html, read_markdown
 from pylate_eigenli.corpus.sources import open_source
@@ -137,6 +140,12 @@ class TestFolders:
             ("<head><title>Page</title><meta charset=utf-8><p>one<p>two", "Page", "one\n\ntwo"),
             ("<head><title>Page</title> one <b>two</b>", "Page", "one two"),
             ("<head><style>p {}</style><script>1 < 2</script></head>one", "p", "one"),
+            (
+                "<!doctype html>1 < 2 &lt; 3<!-- > --><p title='a>b' x=it's>two",
+                "p",
+                "1 < 2 < 3\n\ntwo",
+            ),
+            ("<TITLE>A <b></TITLE><P>one<BR/>two</P >", "A <b>", "one\n\ntwo"),
         ],
     )
     def test_pages_show_what_a_browser_would(self, tmp_path, page, title, text):
@@ -145,8 +154,13 @@ class TestFolders:
 
     @pytest.mark.parametrize(
         "page",
-        ["<svg>" * 200_000, "<title><svg>" * 100_000 + "</svg>" * 100_000, "<div>x" * 200_000],
-        ids=["svg", "closed", "div"],
+        [
+            "<svg>" * 200_000,
+            "<title><svg>" * 100_000 + "</svg>" * 100_000,
+            "<div>x" * 200_000,
+            *(part * 100_000 for part in ("<a ", '<a b="', "<!--", "<![CDATA[", "</", "<script>")),
+        ],
+        ids=["svg", "closed", "div", "a", "value", "comment", "cdata", "end", "script"],
     )
     def test_nested_pages_take_linear_time(self, tmp_path, page):
         (tmp_path / "p.html").write_text(page)
@@ -193,6 +207,7 @@ class TestJsonLines:
         [
             ("{", "line 2"),
             ("[]", "expected an object"),
+            ("[" * 100_000, "recursion"),
             ('{"text": "no id"}', '"id"'),
             ('{"id": true, "text": ""}', '"id"'),
             ('{"id": 1, "text": 2}', '"text"'),
@@ -212,9 +227,35 @@ class TestJsonLines:
         path.write_text('{"id": 1, "text": "fine"}\n', encoding="utf-8-sig")
         assert read(path) == [Document(1, "fine")]
 
-    def test_what_was_looked_at_first_is_read_again(self, tmp_path):
-        for name, text in (("a.txt", ""), ("b.txt", "one"), ("c.txt", "two")):
-            (tmp_path / name).write_text(text)
-        source, first = open_source(str(tmp_path)).peeked(cutter())
-        assert [document.text for document in first] == ["one"]
-        assert [part.file for part in source.parts(cutter())] == ["a.txt", "b.txt", "c.txt"]
+    def test_a_pipe_is_read_once(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe.jsonl")
+        writer = threading.Thread(
+            target=(tmp_path / "pipe.jsonl").write_text, args=('{"id": 1, "text": "sea"}\n' * 3,)
+        )
+        writer.start()
+        assert read(tmp_path / "pipe.jsonl") == [Document(1, "sea")] * 3
+        writer.join()
+
+    def test_a_line_without_an_end_is_refused_by_its_number(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(sources, "_LINE_BYTES", 2 << 20)
+        path = tmp_path / "long.jsonl"
+        path.write_text('{"id": 1, "text": "fine"}\n{"id": 2, "text": "' + "x" * (2 << 20))
+        with pytest.raises(ValueError, match=r"long.jsonl, line 2: it has more than 2 MB"):
+            read(path)
+
+
+class TestBounds:
+    def test_a_file_of_too_many_bytes_is_skipped_and_named(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(readers, "MAX_BYTES", 1 << 20)
+        (tmp_path / "large.txt").write_text("x" * (1 << 20) + "x")
+        (tmp_path / "small.txt").write_text("fine")
+        source = open_source(str(tmp_path))
+        assert [part.file for part in source.parts(cutter())] == [None, "small.txt"]
+        assert source.unreadable == [
+            f"{tmp_path / 'large.txt'} cannot be read: it has more than 1 MB"
+        ]
+
+    def test_a_model_is_not_given_more_than_any_reads(self):
+        endless = "word " * 10_000_000
+        assert len(Document(1, endless, endless).whole) < 2_100_000
+        assert len(snippet(endless, "word")) < 250

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import threading
@@ -89,7 +90,7 @@ class TestTextsFollowTheIndex:
 
     def test_the_storage_leaves_the_texts_alone(self, index):
         index.index.compact()
-        with Store(index.path).transaction(override=True):
+        with Store(index.path, override=True).transaction():
             pass
         assert len(index.catalogue.get(["apple", "sky", 7])) == 3
 
@@ -204,22 +205,24 @@ class TestOverride:
             assert new.catalogue.get(["a", "apple"]).keys() == {"a"}
             assert new.catalogue.damage() == []
 
-    def test_lets_nobody_write_before_the_texts_are_gone(self, index, monkeypatch):
-        set_aside = Catalogue.set_aside
+    def test_replaces_documents_and_texts_in_one_commit(self, index, monkeypatch):
+        put = Catalogue.put
 
-        def contested(store, generation):
+        def contested(*arguments):
             with pytest.raises(IndexLockedError):
-                index.add([Document("between", "red")])
+                index.add([Document("between", "red")], [np.eye(8)])
             assert len(TextIndex(index.path)) == 3  # and nothing is committed yet
-            set_aside(store, generation)
+            put(*arguments)
 
-        monkeypatch.setattr(Catalogue, "set_aside", contested)
-        TextIndex(index.path, override=True).close()
-        index.add([Document("after", "green")])
+        with TextIndex(index.path, model=index.model, override=True, k=2) as new:
+            assert len(new) == 0
+            assert len(TextIndex(index.path)) == 3
+            with monkeypatch.context() as patch:
+                patch.setattr(Catalogue, "put", contested)
+                new.add([Document("after", "green")], [np.eye(8)])
         with TextIndex(index.path) as again:
             assert len(again) == 1
-            assert again.catalogue.get(["between", "after"]).keys() == {"after"}
-            assert again.model == index.model
+            assert again.catalogue.get(["between", "after", "sky"]).keys() == {"after"}
 
     @pytest.mark.parametrize(
         "settings",
@@ -374,18 +377,29 @@ class TestFailedCommits:
         with TextIndex(tmp_path / "index", k=2, single_vector=True, backend="voyager") as index:
             real = index.index._documents.build
 
-            def build(companion):
+            def build():
                 index.catalogue.put(self.NEW, index.index.generation + 1)
-                return real(companion)
+                return real()
 
             index.index._documents.build = build
             index.add([Document("later", "green")], [np.eye(8)])
-            assert index.catalogue.get(["new", "later"]).keys() == {"later"}
+            assert index.search([np.eye(8)])[0].hits[0].snippet == "green"
             assert verify(index.path) == []
+            index.index._documents.build = real
+            index.add([Document("last", "blue")], [np.eye(8)])
+            assert index.catalogue.get(["new", "later"]).keys() == {"later"}
 
-    @pytest.mark.parametrize("commit", ["add", "remove", "compact"])
+    @pytest.mark.parametrize("commit", ["add", "remove", "compact", "commits without texts"])
     def test_do_not_come_to_life_by_the_next_commit(self, failed, commit):
         if commit == "add":
+            failed.add([Document("later", "green")], [np.eye(8)])
+        elif commit == "commits without texts":
+            for _ in range(3):
+                failed.index.remove_documents([7])
+                failed.index.add_documents([7], [np.eye(8)])
+            assert {hit.snippet for hit in failed.search(["red"])[0].hits} == {
+                document.text for document in DOCUMENTS
+            }
             failed.add([Document("later", "green")], [np.eye(8)])
         else:
             failed.remove([7])
@@ -398,19 +412,35 @@ class TestFailedCommits:
         assert failed.search(["apple"], k=3)[0].hits
         assert verify(failed.path) == []
 
-    def test_an_override_that_dies_before_its_commit_leaves_the_texts(self, index, monkeypatch):
+    def test_an_override_that_fails_leaves_documents_and_texts(self, index, monkeypatch):
         before = index.search(["red"])[0].hits
-        with monkeypatch.context() as patch:
-            patch.setattr(Manifest, "write", self.full_disk)
-            with pytest.raises(OSError, match="full"):
-                TextIndex(index.path, override=True, k=2)
+        with TextIndex(index.path, override=True, k=2) as new:
+            with monkeypatch.context() as patch:
+                patch.setattr(Manifest, "write", self.full_disk)
+                with pytest.raises(OSError, match="full"):
+                    new.add([Document("a", "red")], [np.eye(4)])
+            assert verify(index.path) == []
+            assert index.search(["red"])[0].hits == before
+            new.add([Document("a", "red")], [np.eye(4)])
         assert verify(index.path) == []
+
+    def test_an_override_that_is_killed_leaves_documents_and_texts(self, index, monkeypatch):
+        before = index.search(["red"])[0].hits
+        with monkeypatch.context() as patch, TextIndex(index.path, override=True, k=2) as new:
+            patch.setattr(Manifest, "write", self.full_disk)
+            patch.setattr("pylate_eigenli.corpus.corpus_index.recover", lambda path: None)
+            with pytest.raises(OSError, match="full"):
+                new.add([Document("a", "red")], [np.eye(4)])
         with TextIndex(index.path) as again:
             assert again.search(["red"])[0].hits == before
+        assert verify(index.path) == []
 
     def test_an_override_leaves_nothing_of_the_old_texts(self, index):
-        TextIndex(index.path, override=True, k=2).close()
-        assert not list(index.path.glob("texts.sqlite*"))
+        with TextIndex(index.path, override=True, k=2) as new:
+            new.add([Document("a", "green")], [np.eye(8)])
+        assert b"red fruit" not in b"".join(
+            path.read_bytes() for path in index.path.glob("texts.sqlite*")
+        )
 
 
 class TestVerify:
@@ -424,18 +454,33 @@ class TestVerify:
             f'1 documents that the index does not hold are in {path}: "sky"',
         ]
 
-    @pytest.mark.parametrize("instead", ["nothing", "folder", "link", "empty"])
+    @pytest.mark.parametrize(
+        "instead", ["nothing", "folder", "link", "empty", "loop", "pipe", "device", "other link"]
+    )
     def test_names_a_file_that_is_lost(self, index, instead):
         path = index.catalogue.path
-        path.unlink()
+        path.rename(path.parent / "elsewhere")
+        links = {"link": "nowhere", "loop": path.name, "device": "/dev/zero"}
         if instead == "folder":
             path.mkdir()
-        elif instead == "link":
-            path.symlink_to("nowhere")
         elif instead == "empty":
             path.touch()
+        elif instead == "pipe":
+            os.mkfifo(path)
+        elif instead != "nothing":
+            path.symlink_to(links.get(instead, "elsewhere"))
         (line,) = verify(index.path)
         assert str(path) in line
+        if instead not in ("nothing", "empty"):
+            for use in (lambda: index.search(["red"]), lambda: index.remove([7])):
+                with pytest.raises(IndexFormatError, match=r"texts.sqlite is not a file"):
+                    use()
+
+    @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+    def test_names_what_is_no_file_of_sqlite(self, index, suffix):
+        os.mkfifo(f"{index.catalogue.path}{suffix}")
+        (line,) = verify(index.path)
+        assert f"texts.sqlite{suffix} is not a file" in line
 
     @pytest.mark.parametrize("text", ["", "green"])
     def test_an_index_made_without_texts_is_sound(self, tmp_path, text):

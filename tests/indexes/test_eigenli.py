@@ -671,7 +671,7 @@ class TestSeveralObjects:
             with pytest.raises(IndexLockedError):
                 other.remove_documents("b")
             with pytest.raises(IndexLockedError):
-                make(override=True)
+                make(override=True).add_documents("b", documents[10])
             yield documents[11]
 
         one.add_documents(["a", "c"], embeddings())

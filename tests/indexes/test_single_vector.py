@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 import pytest
 import torch
@@ -15,6 +17,7 @@ from pylate_eigenli import (
     TokenProjection,
     UnknownDocumentError,
 )
+from pylate_eigenli.indexes.ann import accelerator
 from pylate_eigenli.spectral.subspace import compress
 from pylate_eigenli.vectors.packing import pack_subspaces
 
@@ -229,3 +232,71 @@ class TestBadInput:
             bare.bases(["a"])
         based = make(index_name="based", keep_bases=True).add_documents(["a"], documents[:1])
         assert based.bases(["a"])[0].shape == (K, D)
+
+
+class TestOverride:
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            {"rerank": "bogus"},
+            {"rerank": "maxsim"},
+            {"backend": "faiss", "backend_options": {"nonsense": 1}},
+            {"backend": "faiss", "backend_options": {"nprobe": 0}},
+            {"backend": "nonsense"},
+            {"uri": "http://localhost:1"},
+            {"token": "secret"},
+            {"device": "nonsense"},
+            {"k": D + 1},
+            {"backend": "qdrant", "uri": "http://localhost:1", "backend_options": {"timeout": 1}},
+        ],
+        ids=str,
+    )
+    def test_that_cannot_be_made_leaves_the_old_documents(self, make, documents, queries, bad):
+        for library in ("faiss", "qdrant_client"):
+            pytest.importorskip(library)
+        expected = make().add_documents(range(300), documents)(queries)
+        with pytest.raises(Exception):  # noqa: B017, PT011  (each library has errors of its own)
+            make(override=True, **bad).add_documents(range(9), documents[:9])
+        assert make()(queries) == expected
+
+    def test_replaces_all_with_the_first_change(self, make, documents, queries):
+        make().add_documents(range(300), documents)
+        index = make(override=True)
+        assert len(index) == 0
+        assert index(queries) == [[]] * len(queries)
+        assert len(make()) == 300
+        index.add_documents(["new"], documents[:1])
+        assert len(index) == len(make()) == 1
+
+
+class TestAStructureThatCannotBeBuilt:
+    def test_is_told_after_the_commit_and_scanned_instead(
+        self, make, documents, queries, exact, monkeypatch
+    ):
+        pytest.importorskip("faiss")
+        monkeypatch.setattr(accelerator, "_PENDING_DOCUMENTS", 100)
+        index = make(backend="faiss", backend_options={"factory": "IVF4096,Flat"})
+        with pytest.warns(RuntimeWarning, match=r"building faiss failed \(faiss cannot train"):
+            index.add_documents(range(300), documents)
+        assert len(make()) == 300
+        assert ids(make()(queries)) == ids(exact)
+        with pytest.warns(RuntimeWarning, match="until build"):
+            index.add_documents([0], documents[:1])
+        assert len(index.remove_documents([0])) == 299
+        with pytest.raises(ValueError, match="faiss cannot train"):
+            index.build()
+
+    def test_is_built_later(self, make, documents, queries, exact, monkeypatch):
+        pytest.importorskip("voyager")
+        monkeypatch.setattr(accelerator, "_PENDING_DOCUMENTS", 100)
+        index = make(backend="voyager")
+        with monkeypatch.context() as patch:
+            patch.setattr(accelerator.Accelerator, "build", full_disk)
+            with pytest.warns(RuntimeWarning, match="No space left"):
+                index.add_documents(range(300), documents)
+        assert index.build().meta["covered"] == 300
+        assert overlap(index(queries), exact) > 0.9
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from helpers.contents import assert_sound, contents, document_columns
 
 from pylate_eigenli.errors import IndexFormatError
 from pylate_eigenli.storage import Store
+from pylate_eigenli.storage.columns import ColumnFile, write_columns
 from pylate_eigenli.storage.manifest import Manifest, _checksum
 
 
@@ -112,6 +116,171 @@ class TestDamagedFiles:
             Store(folder).snapshot  # noqa: B018
 
 
+class TestALostManifest:
+    def test_is_no_empty_index_and_nothing_is_written_over(self, folder):
+        reader = Store(folder).snapshot
+        before = contents(reader)
+        (folder / "manifest.json").unlink()
+        for use in (
+            lambda: Store(folder).snapshot,
+            lambda: Store(folder).compact(),
+            lambda: Store(folder, override=False).transaction().__enter__(),
+        ):
+            with pytest.raises(IndexFormatError, match=r"manifest.json is missing, but there is"):
+                use()
+        (line,) = Store(folder).verify()
+        assert "manifest.json is missing" in line
+        store = Store(folder, override=True)
+        with store.transaction() as tx:
+            tx.append(range(900), **document_columns(list(range(900)), [1] * 900))
+        assert contents(reader) == before
+        assert_sound(store)
+
+    def test_is_told_from_a_first_writer_that_was_killed(self, tmp_path):
+        def killed():
+            with Store(tmp_path, segment_bytes=100).transaction() as tx:
+                tx.append(range(100), **document_columns(list(range(100)), [1] * 100))
+                assert list(tmp_path.glob("segment-*"))
+                raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("pylate_eigenli.storage.store.collect_garbage", lambda folder: None)
+            with pytest.raises(KeyboardInterrupt):
+                killed()
+        assert len(Store(tmp_path).snapshot) == 0
+        with Store(tmp_path).transaction() as tx:
+            tx.append(["a"])
+        assert list(Store(tmp_path).snapshot) == ["a"]
+
+
+class TestLinks:
+    @pytest.mark.parametrize("kind", ["symlink", "hard link"])
+    def test_are_never_written_through(self, tmp_path, kind):
+        """A folder from somebody else may hold links with the names of the next files."""
+        victim, folder = tmp_path / "victim", tmp_path / "index"
+        victim.write_text("precious")
+        with Store(folder).transaction() as tx:
+            tx.append([1])
+        for name in (
+            *("segment-000002.safetensors", "segment-000001.dead-000002.safetensors"),
+            *("collection-000002.safetensors", "manifest.json.tmp", "writer.json"),
+        ):
+            if kind == "symlink":
+                (folder / name).symlink_to(victim)
+            else:
+                (folder / name).hardlink_to(victim)
+        with Store(folder).transaction() as tx:
+            tx.append([2, 3])
+            tx.set_collection("mean", np.zeros(3))
+        assert victim.read_text() == "precious"
+        assert_sound(Store(folder))
+
+    def test_to_another_file_are_no_lock(self, tmp_path):
+        (tmp_path / "victim").write_text("precious")
+        (tmp_path / "index").mkdir()
+        (tmp_path / "index" / "writer.lock").symlink_to(tmp_path / "victim")
+        with pytest.raises(IndexFormatError, match=r"writer.lock is not a file"):
+            Store(tmp_path / "index").compact()
+        assert (tmp_path / "victim").read_text() == "precious"
+
+
+def instead_of(path, kind):
+    """Put something that is not a file in the place of a file."""
+    path.unlink(missing_ok=True)
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        socket.socket(socket.AF_UNIX).bind(str(path))
+
+
+class TestWhatIsNotAFile:
+    @pytest.mark.parametrize("kind", ["folder", "loop", "pipe", "device", "socket"])
+    @pytest.mark.parametrize("file", ["manifest", *KINDS])
+    def test_is_named_when_opened_and_verified(self, folder, file, kind, monkeypatch):
+        monkeypatch.chdir(folder)  # the names of sockets are short
+        path = folder / "manifest.json" if file == "manifest" else file_of(folder, file)
+        instead_of(path.relative_to(folder) if kind == "socket" else path, kind)
+        with pytest.raises(IndexFormatError, match=f"{path.name} is not a file"):
+            Store(folder).snapshot  # noqa: B018
+        (line,) = Store(folder).verify()
+        assert f"{path} is not a file" in line
+
+    @pytest.mark.parametrize("kind", ["folder", "loop", "pipe", "device"])
+    def test_is_no_lock(self, folder, kind):
+        instead_of(folder / "writer.lock", kind)
+        with pytest.raises(IndexFormatError, match=r"writer.lock is not a file; remove it"):
+            Store(folder).compact()
+        assert Store(folder).verify() == []
+
+
+class TestForgedFiles:
+    """Files with correct checksums, written by somebody who knows how."""
+
+    @pytest.fixture
+    def forge(self, folder):
+        def forge(name, array):
+            manifest = Manifest.read(folder)
+            record = manifest.segments[1]
+            file = ColumnFile(folder, record.data)
+            columns = {n: np.array(file.read(n)) for n in file.names}
+            if array is None:
+                del columns[name]
+            else:
+                columns[name] = array(columns[name]) if callable(array) else array
+            data = write_columns(folder / record.data.file, columns)
+            segments = list(manifest.segments)
+            segments[1] = replace(record, data=data)
+            replace(manifest, segments=tuple(segments)).write(folder)
+            return Store(folder)
+
+        return forge
+
+    @pytest.mark.parametrize(
+        "offsets",
+        [
+            lambda offsets: offsets + 1,
+            lambda offsets: offsets * 1000,
+            lambda offsets: -offsets,
+            lambda offsets: np.roll(offsets, 3),
+            lambda offsets: offsets * 2**60,
+            lambda offsets: np.where(np.arange(len(offsets)) == 3, 2**62, offsets),
+        ],
+    )
+    @pytest.mark.parametrize("name", ["offsets", "id.offsets"])
+    def test_offsets_rise_from_zero_to_the_number_of_rows(self, forge, name, offsets):
+        store = forge(name, offsets)
+        with pytest.raises(IndexFormatError, match=f"column '{name}' of .* does not rise from 0"):
+            contents(store.snapshot)
+
+    @pytest.mark.parametrize(
+        ("name", "array"),
+        [
+            ("offsets", lambda offsets: offsets.astype(np.int32)),
+            ("offsets", lambda offsets: offsets.astype(np.uint64)),
+            ("offsets", lambda offsets: offsets[:-1]),
+            ("id.offsets", lambda offsets: offsets[:, None]),
+            ("id.offsets", None),
+            ("id.text", None),
+            ("id.text", lambda text: text.astype(np.int16)),
+            ("id.is_integer", lambda flags: flags[:3]),
+            ("id.is_integer", lambda flags: flags.astype(np.int8)),
+            ("document.code", lambda code: code[:-1]),
+            ("row.token", lambda token: token[:-1]),
+            ("other", np.zeros(3)),
+        ],
+    )
+    def test_columns_have_the_type_that_readers_expect(self, forge, name, array):
+        store = forge(name, array)
+        with pytest.raises(IndexFormatError, match=name):
+            store.snapshot  # noqa: B018
+
+
 class TestWritingToADamagedIndex:
     def test_it_is_refused_and_nothing_is_deleted(self, folder):
         file_of(folder, "segment").unlink()
@@ -126,8 +295,8 @@ class TestWritingToADamagedIndex:
             (folder / "manifest.json").write_text("{")
         else:
             file_of(folder, damage).write_bytes(b"")
-        store = Store(folder)
-        with store.transaction(override=True) as tx:
+        store = Store(folder, override=True)
+        with store.transaction() as tx:
             tx.append(["new"])
         assert list(store.snapshot) == ["new"]
         assert_sound(store)

@@ -353,14 +353,39 @@ class TestTransaction:
 
     def test_overriding_starts_from_nothing(self, store):
         add(store, range(50))
-        with store.transaction(override=True) as tx:
+        store = Store(store.path, override=True)
+        with store.transaction() as tx:
             tx.append(["a"], documents={"other": np.ones(1)})
         assert list(store.snapshot) == ["a"]
         assert store.snapshot.generation == 2
-        with store.transaction(override=True):
+        with Store(store.path, override=True).transaction():
             pass
+        assert store.refresh()
         assert list(store.snapshot) == []
         assert_sound(store)
+
+    def test_overriding_leaves_the_old_state_until_the_first_commit(self, store):
+        add(store, range(50))
+        new = Store(store.path, override=True)
+
+        def fail():
+            with new.transaction() as tx:
+                tx.append(["a"])
+                raise RuntimeError("no")
+
+        with pytest.raises(RuntimeError, match="no"):
+            fail()
+        assert not new.refresh()
+        assert len(new.snapshot) == 0
+        assert new.is_overriding
+        assert len(Store(store.path).snapshot) == 50
+        assert_sound(store)
+        with new.transaction() as tx:
+            tx.append(["a"])
+        assert not new.is_overriding
+        with new.transaction() as tx:
+            tx.append(["b"])
+        assert list(Store(store.path).snapshot) == ["a", "b"]
 
 
 class TestSnapshot:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -149,7 +151,7 @@ def connect(
 
     By default the database is embedded and lies next to the index, and the token comes from the
     environment: ``MILVUS_TOKEN`` (``user:password`` or an API key) or ``QDRANT_API_KEY``. A token
-    is never sent to an embedded database.
+    is never sent to an embedded database, and to other machines only with TLS.
     """
     kind: type[VectorDatabase] = _REGISTRY.type_of(name)
     chosen = _REGISTRY.options(name, options)
@@ -163,12 +165,27 @@ def connect(
     collection = chosen.collection or collection_name(os.path.basename(default))
     if is_remote(uri):
         token = token or os.environ.get(kind.token_variable)
+        if token and not _is_private(uri):
+            raise ValueError(
+                f"{urlsplit(uri).hostname} would get the credentials unencrypted: use https://, or "
+                f"leave out token= and {kind.token_variable}"
+            )
     return kind(uri, token, collection, chosen)
 
 
 def is_remote(uri: str) -> bool:
     """Return whether a uri names a remote database, not a file."""
     return "://" in uri
+
+
+def _is_private(uri: str) -> bool:
+    """Return whether nobody can listen: by TLS, or on this machine."""
+    url = urlsplit(uri)
+    if url.scheme == "https" or url.hostname == "localhost":
+        return True
+    with suppress(ValueError):
+        return ip_address(url.hostname or "").is_loopback
+    return False
 
 
 def bytes_on_disk(path: str) -> int:

@@ -13,6 +13,7 @@ from ...errors import UnknownDocumentError
 from ...spectral.background import Background
 from ...storage import DocumentId, Snapshot
 from ...storage.ids import checked_ids
+from ...storage.trust import is_signed, sign, untrusted
 from ...tokens import TokenBatch
 from .. import columns, databases
 from ..codecs import VectorCodec
@@ -33,7 +34,8 @@ _FETCHED_AT_ONCE = 1000
 class DatabaseDocuments:
     """Documents in a database; the folder of the index holds its settings and its encoder.
 
-    Other machines can search the documents with a copy of the folder. Differences from files:
+    Other machines can search the documents with a copy of the folder, if they name the uri or trust
+    the folder (:mod:`pylate_eigenli.storage.trust`). Differences from files:
 
     - A search finds documents as soon as the database has them. After an interrupted upload, add
       the same documents again: those that had arrived are not stored twice.
@@ -44,7 +46,8 @@ class DatabaseDocuments:
     - The background (:mod:`pylate_eigenli.spectral.background`) is the mean of all documents that
       were ever sent, including documents that have been removed or replaced.
 
-    The uri is by default the one that was given first; ``override`` empties the database.
+    The uri is by default the one that was given first; one that only the folder names is used with
+    ``trust_index``. With ``override`` the first documents replace those of the database.
     """
 
     in_database = True
@@ -54,6 +57,7 @@ class DatabaseDocuments:
         collection: Collection[SVSettings, VectorCodec],
         uri: str | None,
         token: str | None,
+        trust_index: bool,
         override: bool,
     ) -> None:
         self._collection = collection
@@ -63,12 +67,17 @@ class DatabaseDocuments:
             # The folder records it, so it must not depend on the working directory.
             uri = str(Path(uri).absolute())
         self._uri = uri if uri is not None else state.meta.get("uri")
+        is_named = uri is not None or collection.dim(state) is None or self._uri == ":memory:"
+        if not is_named and not trust_index:
+            name, signature = _signed_name(settings.backend, self._uri), state.meta.get("signature")
+            if not is_signed(collection.path, name, signature):
+                what = f"the {settings.backend} database {self._uri or 'next to it'}"
+                raise untrusted(collection.path, what, "uri=")
         self._database = databases.connect(
             settings.backend, self._uri, token, str(collection.path), settings.backend_options
         )
         self._is_open = False
-        if override:
-            self._database.drop()
+        self._override = override
 
     @property
     def thread_safe(self) -> bool:
@@ -116,8 +125,7 @@ class DatabaseDocuments:
     def _name(self) -> str:
         return self._collection.settings(self._collection.snapshot).backend
 
-    def build(self, companion: Companion | None = None) -> None:
-        _refuse(companion)
+    def build(self) -> None:
         if (database := self._opened(self._collection.snapshot)) is not None:
             database.settle()
 
@@ -157,14 +165,20 @@ class DatabaseDocuments:
                     raise ValueError(f"documents have dimension {dim}, expected {known}")
                 return False
             check_dimension(codec.settings.backend, codec.encoder.width)
-            if self._database.exists():
+            if not self._override and self._database.exists():
                 raise ValueError(
                     "the database has a collection of that name, and it is not of this index: "
                     'choose another one with backend_options={"collection": ...}, or replace it '
                     "with override=True"
                 )
-            self._collection.begin(transaction, codec, dim, uri=self._uri)
-            return True
+            name = _signed_name(codec.settings.backend, self._uri)
+            signature = sign(self._collection.path, name)
+            self._collection.begin(transaction, codec, dim, uri=self._uri, signature=signature)
+            if self._override:
+                # Last of all: whatever fails before leaves the old documents in place.
+                self._database.drop()
+        self._override = False
+        return True
 
     def upload(self, batches: Iterable[DocumentColumns], progress: Progress) -> None:
         """Send encoded documents, and check that all arrive.
@@ -318,6 +332,10 @@ def _check_known(ids: Iterable[DocumentId], known: Container[DocumentId]) -> Non
     for document_id in ids:
         if document_id not in known:
             raise UnknownDocumentError(f"no document {document_id!r} in the index")
+
+
+def _signed_name(backend: str, uri: str | None) -> str:
+    return f"{backend} {uri or ''}"
 
 
 def _refuse(companion: Companion | None) -> None:

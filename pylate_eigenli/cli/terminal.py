@@ -1,0 +1,34 @@
+"""Text for people on a terminal, without control characters of documents, names and errors."""
+
+from __future__ import annotations
+
+import re
+
+import typer
+from rich.text import Text
+
+# Escapes, ends of lines, marks that turn the direction of text, and halves of surrogate pairs.
+_CONTROL = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(value: object) -> str:
+    """Return a value as one line that leaves the terminal as it is.
+
+    Examples
+    --------
+    >>> printable("red\\x1b[2J\\nforged line")
+    'red�[2J�forged line'
+    """
+    return _CONTROL.sub("\ufffd", str(value))
+
+
+def echo(line: object, *, err: bool = False, color: str | None = None) -> None:
+    """Print one line."""
+    typer.secho(printable(line), err=err, fg=color)
+
+
+def text(value: object, style: str = "", *, fold: bool = False) -> Text:
+    """Return a line for rich that is not taken for markup: documents are full of brackets."""
+    return Text(printable(value), style, overflow="fold" if fold else None)

@@ -1,0 +1,217 @@
+"""The folder of an index from somebody else runs nothing and contacts nobody."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from pylate_eigenli import EigenLISVIndex
+from pylate_eigenli.cli import app
+from pylate_eigenli.corpus.catalogue import Catalogue, Document
+from pylate_eigenli.corpus.corpus_index import verify
+from pylate_eigenli.corpus.page_index import open_corpus
+from pylate_eigenli.corpus.text_index import TextIndex
+from pylate_eigenli.indexes import databases
+
+DOCUMENTS = [Document("apple", "red fruit"), Document("sky", "blue")]
+
+
+@pytest.fixture
+def another_user(tmp_path, monkeypatch):
+    """Return a function that makes this process one of another user, who has another key."""
+    return lambda: monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+class TestModels:
+    @pytest.fixture
+    def payload(self, tmp_path, tiny_model):
+        """A model whose code makes a file."""
+        model = tmp_path / "model"
+        shutil.copytree(tiny_model, model)
+        modules = json.loads((model / "modules.json").read_text())
+        modules[0]["type"] = "payload.Module"
+        (model / "modules.json").write_text(json.dumps(modules))
+        (model / "payload.py").write_text(
+            f"open({str(tmp_path / 'ran')!r}, 'w').close()\n"
+            "from sentence_transformers.models import Transformer as Module\n"
+        )
+        return model
+
+    @pytest.fixture
+    def received(self, tmp_path, tiny_model, payload, another_user):
+        with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
+            index.add(DOCUMENTS)
+        another_user()
+        return tmp_path / "index"
+
+    @pytest.mark.parametrize("relative", [False, True])
+    def test_that_only_the_folder_names_are_not_loaded(
+        self, received, payload, relative, monkeypatch
+    ):
+        monkeypatch.chdir(payload.parent)
+        name = payload.name if relative else str(payload)
+        with sqlite3.connect(received / "texts.sqlite") as connection:
+            connection.execute("UPDATE about SET value = ? WHERE name = 'model'", (name,))
+        for command in ("info", "verify", "compact"):
+            run(command, received)
+        for command in ("search", "add"):
+            output = run(command, received, payload / "README.md", code=1)
+            assert output.startswith(f"error: only {received} names the model {name}, which can")
+            assert len(output.splitlines()) == 1
+        with open_corpus(received) as index, pytest.raises(ValueError, match="trust_index=True"):
+            index.spectra(["apple"])
+        assert not (payload.parent / "ran").exists()
+        with open_corpus(received, trust_index=True) as index:
+            assert index.search(["red"])[0].hits
+        assert (payload.parent / "ran").exists()
+
+    def test_are_used_if_they_are_named_now_or_were_before(self, received, tiny_model, monkeypatch):
+        with open_corpus(received) as index, pytest.raises(ValueError, match=r"only .* names"):
+            index.search(["red"])
+        with open_corpus(received, str(tiny_model)) as index:
+            found = index.search(["red"])[0].hits
+            index.add(DOCUMENTS)  # which signs
+        with open_corpus(received) as index:
+            assert index.search(["red"])[0].hits == found
+        received.rename(received.parent / "moved")
+        with (
+            open_corpus(received.parent / "moved") as index,
+            pytest.raises(ValueError, match=r"only .* names"),
+        ):
+            index.search(["red"])
+
+    def test_a_signature_is_of_one_model(self, received, tiny_model, payload):
+        with open_corpus(received, str(tiny_model)) as index:
+            index.add(DOCUMENTS)
+        with sqlite3.connect(received / "texts.sqlite") as connection:
+            connection.execute("UPDATE about SET value = ? WHERE name = 'model'", (str(payload),))
+        with open_corpus(received) as index, pytest.raises(ValueError, match=r"only .* names"):
+            index.search(["red"])
+
+    def test_of_the_hub_are_used_but_not_their_code(self, received):
+        with sqlite3.connect(received / "texts.sqlite") as connection:
+            connection.execute("UPDATE about SET value = 'nobody/colbert' WHERE name = 'model'")
+        with open_corpus(received) as index:
+            assert index.encoder.name == "nobody/colbert"
+            with pytest.raises(ValueError, match=r"only .* names the model nobody/colbert"):
+                index.check_trust(runs_code=True)
+
+    def test_of_the_cache_of_this_library_are_used(self, received, payload, monkeypatch):
+        """The default model is there, and nobody else writes to it."""
+        monkeypatch.setenv("EIGENLI_CACHE", str(payload.parent))
+        with open_corpus(received) as index, pytest.raises(ValueError, match=r"only .* names"):
+            index.check_trust()
+        with sqlite3.connect(received / "texts.sqlite") as connection:
+            connection.execute("UPDATE about SET value = ? WHERE name = 'model'", (str(payload),))
+        with open_corpus(received) as index:
+            index.check_trust()
+
+    def test_without_a_home_are_named_every_time(self, tmp_path, tiny_model, monkeypatch):
+        monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+        with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
+            index.add(DOCUMENTS)
+            assert index.search(["red"])[0].hits
+        with TextIndex(tmp_path / "index") as again, pytest.raises(ValueError, match="names"):
+            again.search(["red"])
+        assert verify(tmp_path / "index") == []
+
+
+class Payload:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+class TestDatabases:
+    @pytest.fixture
+    def received(self, tmp_path, another_user):
+        """An index whose embedded database runs code when it is opened."""
+        pytest.importorskip("qdrant_client")
+        settings = {"single_vector": True, "backend": "qdrant", "k": 2}
+        with TextIndex(tmp_path / "index", **settings) as index:
+            index.add(DOCUMENTS, [np.eye(8), np.eye(8)])
+        with TextIndex(tmp_path / "index") as again:
+            assert len(again) == 2
+        (rows,) = (tmp_path / "index.qdrant").rglob("storage.sqlite")
+        with sqlite3.connect(rows) as connection:
+            payload = pickle.dumps(Payload(tmp_path / "ran"))
+            connection.execute("INSERT INTO points VALUES ('1', ?)", (payload,))
+        another_user()
+        return tmp_path / "index"
+
+    def test_that_only_the_folder_names_are_not_opened(self, received, tmp_path):
+        for command in (("info",), ("search", "red"), ("remove", "apple"), ("compact",)):
+            output = run(command[0], received, *command[1:], code=1)
+            assert output.startswith(f"error: only {received} names the qdrant database next to it")
+        for arguments in ({}, {"backend": "qdrant"}):
+            with pytest.raises(ValueError, match="trust_index=True"):
+                EigenLISVIndex(str(tmp_path), "index", **arguments)
+        run("verify", received)
+        assert not (tmp_path / "ran").exists()
+        with pytest.raises(Exception):  # noqa: B017, PT011  (a payload is no document)
+            EigenLISVIndex(str(tmp_path), "index", trust_index=True)
+        assert (tmp_path / "ran").exists()
+
+    @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
+    def test_credentials_go_to_no_server_that_only_the_folder_names(
+        self, backend, tmp_path, monkeypatch
+    ):
+        pytest.importorskip({"qdrant": "qdrant_client", "milvus": "pymilvus"}[backend])
+        settings = {"k": 2, "backend": "exact", "dtype": "float32", "show_progress": False}
+        with EigenLISVIndex(str(tmp_path), "index", **settings) as index:
+            index.add_documents(["a"], [np.eye(8)])
+            store = index._collection.store
+            with store.transaction() as transaction:
+                transaction.meta["uri"] = "https://192.0.2.1:9"
+                transaction.meta["settings"]["backend"] = backend
+        monkeypatch.setattr(databases, "connect", pytest.fail)
+        monkeypatch.setenv("QDRANT_API_KEY", "secret")
+        with pytest.raises(ValueError, match=f"the {backend} database https://192.0.2.1:9"):
+            EigenLISVIndex(str(tmp_path), "index")
+
+    @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
+    @pytest.mark.parametrize("given", [True, False])
+    def test_credentials_are_sent_with_tls_or_to_this_machine_only(
+        self, backend, given, monkeypatch
+    ):
+        pytest.importorskip({"qdrant": "qdrant_client", "milvus": "pymilvus"}[backend])
+        kind = databases._REGISTRY.type_of(backend)
+        monkeypatch.setattr(kind, "__init__", lambda self, *arguments: None)
+        monkeypatch.setenv(kind.token_variable, "" if given else "secret")
+        token = "secret" if given else None
+        for uri in ("http://example.org:1", "tcp://10.0.0.1", "http://localhost.example.org"):
+            with pytest.raises(ValueError, match="would get the credentials unencrypted"):
+                databases.connect(backend, uri, token, "index")
+        for uri in (
+            "https://example.org",
+            "http://localhost:1",
+            "http://127.0.0.2",
+            "http://[::1]",
+        ):
+            databases.connect(backend, uri, token, "index")
+        monkeypatch.delenv(kind.token_variable)
+        databases.connect(backend, "http://example.org:1", None, "index")
+
+    def test_an_export_does_not_sign_what_its_source_has_not_signed(self, tmp_path, another_user):
+        pytest.importorskip("qdrant_client")
+        with TextIndex(tmp_path / "index", k=2) as index:
+            index.add(DOCUMENTS, [np.eye(8), np.eye(8)])
+            index.catalogue.put([], 2, {"model": str(tmp_path), "signature": "forged"})
+        run("export", tmp_path / "index", "--to", "qdrant")
+        about = Catalogue(tmp_path / "index-qdrant").about
+        assert (about["model"], about["signature"]) == (str(tmp_path), "forged")
