@@ -98,6 +98,33 @@ def smooth_projector(moments: Tensor, k: int, sharpness: float = 8.0) -> Tensor:
     return projector
 
 
+def ridge(moments: Tensor, lengths: Tensor) -> Tensor:
+    """Return M (M + t I)^-1 for moments M, where t is the mean energy of a token.
+
+    It is the matrix of a document under the filter ``"ridge"`` with all directions. Its gradient
+    needs no eigenvectors.
+
+    Parameters
+    ----------
+    moments
+        Shape: (..., d, d), float32 or float64.
+    lengths
+        Number of tokens. Shape: (...).
+
+    Examples
+    --------
+    >>> ridge(torch.diag(torch.tensor([3.0, 1.0])), torch.tensor(4)).diagonal()
+    tensor([0.7500, 0.5000])
+    """
+    traces = torch.diagonal(moments, dim1=-2, dim2=-1).sum(-1)
+    energies = traces / lengths.clamp_min(1).to(traces)
+    # A document without tokens has a zero moment, and stays at zero.
+    energies = energies.clamp_min(torch.finfo(moments.dtype).tiny ** 0.5)
+    identity = torch.eye(moments.shape[-1], dtype=moments.dtype, device=moments.device)
+    found: Tensor = torch.linalg.solve(moments + energies[..., None, None] * identity, moments)
+    return found
+
+
 class EigenLIScores:
     """Differentiable EigenLI scores, to train a model for the index.
 
@@ -116,8 +143,10 @@ class EigenLIScores:
     distillation
         Score each query against its own group of documents only.
     preset
-        The preset of the index. ``"plus"`` standardises tokens by the statistics of the batch and
-        subtracts the same share of the background.
+        The preset of the index, ``"paper"`` or ``"plus"``; ``"plus"`` is also what an index without
+        a preset usually chooses. It standardises tokens by the statistics of the batch, weighs all
+        directions by the ridge filter, whatever ``k``, and subtracts the same share of the
+        background.
 
     Examples
     --------
@@ -187,8 +216,12 @@ class EigenLIScores:
         if self.k > d:
             raise ValueError(f"k={self.k} is too large: the tokens have only d={d} dimensions")
         with as_given(moments):
-            projectors = smooth_projector(moments.reshape(-1, d, d), self.k, self.sharpness)
-            documents = self._credited(projectors)
+            if options["filter"] == "ridge":
+                present = documents_embeddings[..., -1].detach() > 0  # the constant of real tokens
+                documents = ridge(moments, present.sum(-1)).reshape(-1, d, d)
+            else:
+                projectors = smooth_projector(moments.reshape(-1, d, d), self.k, self.sharpness)
+                documents = self._credited(projectors)
             if moments.ndim == 3:
                 return paired_scores(queries, documents)
             if self.distillation:

@@ -9,8 +9,11 @@ from helpers.strategies import documents, orthogonal
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from pylate_eigenli import EigenLIIndex, EigenLIScores
-from pylate_eigenli.scores.training import smooth_projector
+from pylate_eigenli import EigenLIScores, EigenLISVIndex
+from pylate_eigenli.scores.training import ridge, smooth_projector
+from pylate_eigenli.tokens import collect
+from pylate_eigenli.vectors.packing import unpack
+from pylate_eigenli.vectors.soft import soft_vectors
 
 D = 5
 FULL_RANK = {
@@ -144,20 +147,31 @@ class TestPlus:
         queries = torch.stack(list(anisotropic(8, seed=50 + seed, tokens=6)))
         return queries, x
 
-    def test_scores_rank_documents_as_the_index_of_the_preset_does(self, tmp_path):
+    def test_scores_are_those_of_the_index_of_the_preset(self, tmp_path):
         queries, x = self.batch(1)
         # Repeated documents: the prior of the mean of few documents has no weight.
-        documents = [d for _ in range(40) for d in x.flatten(0, 1)]
-        index = EigenLIIndex(
+        documents = [d for _ in range(200) for d in x.flatten(0, 1)]
+        index = EigenLISVIndex(
             str(tmp_path), k=8, preset="plus", dtype="float32", show_progress=False
         )
         index.add_documents(range(len(documents)), documents).fit_queries(queries)
-        scores = EigenLIScores(k=8, sharpness=60.0, preset="plus")(queries, x)
+        scores = EigenLIScores(k=8, preset="plus")(queries, x)
         for row, hits in zip(scores, index(queries, k=16, subset=range(16)), strict=True):
             found = torch.zeros(16)
             for hit in hits:
                 found[hit["id"]] = hit["score"]
-            assert np.corrcoef(row.numpy(), found.numpy())[0, 1] > 0.97
+            torch.testing.assert_close(row, found, rtol=0.02, atol=0.02)
+
+    def test_the_ridge_of_padded_groups_is_that_of_the_filter(self):
+        x = torch.nn.functional.normalize(torch.randn(3, 7, 6, dtype=torch.float64), dim=-1)
+        expected = unpack(soft_vectors(collect(x, dtype=torch.float64), np.full(3, 1 / 7)))
+        found = ridge(x.mT @ x, torch.full((3,), 7))
+        torch.testing.assert_close(found.float(), expected.float(), rtol=1e-4, atol=1e-5)
+
+    def test_ridge_has_the_gradient_of_its_differences(self):
+        x = torch.randn(2, 5, 4, dtype=torch.float64, requires_grad=True)
+        lengths = torch.full((2,), 5)
+        assert torch.autograd.gradcheck(lambda x: ridge(x.mT @ x, lengths), x)
 
     def test_padding_and_masks_change_nothing(self):
         queries, x = self.batch(2)
