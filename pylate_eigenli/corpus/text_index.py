@@ -27,10 +27,8 @@ class TextIndex(CorpusIndex):
     model
         A PyLate model, or its name or path. By default the one the index was made with; another
         one is refused.
-    override
-        Whether the first documents replace all that the index holds.
-    settings
-        Further options of :func:`pylate_eigenli.indexes.open_index.open_index`.
+    override, trust_index, settings
+        As for :class:`pylate_eigenli.corpus.corpus_index.CorpusIndex`.
 
     Examples
     --------
