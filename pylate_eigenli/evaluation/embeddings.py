@@ -123,8 +123,6 @@ def encode_cached(
     """
     folder = Path(cache) / fingerprint(model, model_name, texts, is_query=is_query)
     folder.mkdir(parents=True, exist_ok=True)
-    adapter = adapted(model)
-    encode = adapter.encode_queries if is_query else adapter.encode_documents
     parts = []
     noun = "queries" if is_query else "documents"
     bar = tqdm(total=len(texts), desc=f"Encoding {noun}", disable=not show_progress)
@@ -134,6 +132,8 @@ def encode_cached(
             path = folder / f"{begin:09d}.npy"
             lengths = path.with_suffix(".lengths.npy")
             if not path.exists():
+                encoder = adapted(model)
+                encode = encoder.encode_queries if is_query else encoder.encode_documents
                 arrays = encode(chunk, batch_size=batch_size)
                 _save(lengths, np.array([len(array) for array in arrays], np.int64))
                 # Written last: if it exists, the part is complete.

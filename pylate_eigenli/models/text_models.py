@@ -167,10 +167,10 @@ class MultiVectorModel(_Adapter):
 
 def adapted(model: Any) -> TextModel:
     """Return a model of either library, or one with PyLate's ``encode``, behind one interface."""
-    if takes_lists(model):
-        return ColBERTModel(model)
     if is_multi_vector(model):
         return MultiVectorModel(model)
+    if hasattr(model, "encode"):
+        return ColBERTModel(model)
     raise TypeError(f"{type(model).__name__} is neither PyLate's ColBERT nor a MultiVectorEncoder")
 
 
