@@ -198,8 +198,7 @@ class TestModels:
         assert ndcg(tmp_path / "one" / "final") == one
 
     def test_results_are_what_mteb_loads_by_default(self, folder, tmp_path):
-        from pylate import models
-
+        models = pytest.importorskip("pylate.models")
         cache = mteb.ResultCache(tmp_path)
         same = {"query_length": models.ColBERT(str(folder)).query_length}
         for lengths in ({}, same, {"query_length": 7}):

@@ -9,6 +9,7 @@ from pylate_eigenli import EigenLIIndex
 
 
 def test_examples_of_pylate(tiny_model, tmp_path, monkeypatch):
+    pytest.importorskip("pylate")
     monkeypatch.chdir(tmp_path)
     assert run_examples(EigenLIIndex, str(tiny_model)) == []
 
