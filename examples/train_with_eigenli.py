@@ -30,6 +30,9 @@ items = known_items(standard_library_documents(), 2000)
 modules = sorted({item.document.id.split(".")[0] for item in items})
 held_out = [item for item in items if item.document.id.split(".")[0] in modules[::3]]
 training = [item for item in items if item not in held_out]
+queries, texts = [item.query for item in training], [item.document.text for item in training]
+# The next docstring, mostly of the same module, is a hard negative; those of a batch are easy ones.
+triplets = {"query": queries, "positive": texts, "negative": texts[1:] + texts[:1]}
 unseen = known_item_collection([item.document for item in held_out], held_out)
 
 
@@ -38,7 +41,7 @@ def measure(when: str) -> None:
     with EigenLISVIndex(tempfile.mkdtemp(), k=32, preset="plus") as index:
         documents = model.encode(list(unseen.corpus.values()), is_query=False)
         index.add_documents(list(unseen.corpus), documents)
-        index.fit_queries(model.encode([item.query for item in training], is_query=True))
+        index.fit_queries(model.encode(queries, is_query=True))
         found = index(model.encode(list(unseen.queries.values()), is_query=True), k=10)
     run = {i: [hit["id"] for hit in hits] for i, hits in zip(unseen.queries, found, strict=True)}
     success, mrr = (evaluate(run, unseen.qrels, "MRR", cutoff).mean() for cutoff in (1, 10))
@@ -49,10 +52,9 @@ measure("before")
 args = {"max_steps": given.steps, "learning_rate": 5e-5, "warmup_steps": 5, "save_strategy": "no"}
 SentenceTransformerTrainer(
     model,
-    SentenceTransformerTrainingArguments(per_device_train_batch_size=32, **args),
-    Dataset.from_list([{"query": i.query, "positive": i.document.text} for i in training]),
-    # The score of the index. A query's negatives are the other documents of its batch.
-    loss=losses.Contrastive(model, EigenLIScores(k=32, preset="plus")),
+    SentenceTransformerTrainingArguments(per_device_train_batch_size=16, **args),
+    Dataset.from_dict(triplets),
+    loss=losses.Contrastive(model, EigenLIScores(k=32, preset="plus")),  # the score of the index
     data_collator=utils.ColBERTCollator(model.tokenize),
 ).train()
 measure("after")
