@@ -17,6 +17,7 @@ MULTI_VECTOR = {"sentence_transformers_index"}
 ARGUMENTS = {
     "study": ["tiny", "--model", "MODEL", "-k", "4"],
     "mteb_eval": ["MODEL", "LocalRetrieval", "LocalReranking"],
+    "train_with_eigenli": ["MODEL", "--steps", "2"],
 }
 # Run by tests/evaluation/test_vidore.py.
 ELSEWHERE = {"vidore_colqwen3"}
