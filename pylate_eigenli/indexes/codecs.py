@@ -165,7 +165,7 @@ class VectorCodec:
     def encode(
         self, ids: Sequence[DocumentId], tokens: TokenBatch
     ) -> tuple[VectorCodec, DocumentColumns]:
-        if not self.fitted:
+        if not self.fitted and self.encoder.projection is None and not self.settings.in_database:
             self._check_width(tokens.dim)
         codec = self._chosen_for(tokens) if self.settings.auto and not self.fitted else self
         encoder = codec.encoder

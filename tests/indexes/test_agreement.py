@@ -53,23 +53,28 @@ def anisotropic() -> list:
     return tokens(COMMON["anisotropic"], 3, DOCUMENTS, 60, topics)
 
 
-def found(folder, dtype: str, documents: list, queries: list) -> list[set]:
-    index = EigenLISVIndex(str(folder), dtype, k=16, dtype=dtype, show_progress=False)
+def found(folder, preset: str, dtype: str, documents: list, queries: list) -> list[set]:
+    index = EigenLISVIndex(
+        str(folder), dtype, k=16, preset=preset, dtype=dtype, show_progress=False
+    )
     index.add_documents(range(len(documents)), documents)
     return [{hit["id"] for hit in hits} for hits in index(queries, k=10)]
 
 
 class TestCodes:
+    @pytest.mark.parametrize("preset", ["paper", "plus"])
     @pytest.mark.parametrize("dtype", KEPT)
-    def test_find_what_exact_scores_find(self, tmp_path, collection, dtype):
-        exact = found(tmp_path, "float32", *collection)
-        coded = found(tmp_path, dtype, *collection)
+    def test_find_what_exact_scores_find(self, tmp_path, collection, dtype, preset):
+        exact = found(tmp_path, preset, "float32", *collection)
+        coded = found(tmp_path, preset, dtype, *collection)
         kept = np.mean([len(a & b) / 10 for a, b in zip(exact, coded, strict=True)])
         assert kept >= KEPT[dtype]
 
     @pytest.mark.parametrize("dtype", KEPT)
     def test_grow_by_one_byte_a_token_dimension(self, tmp_path, anisotropic, dtype):
-        index = EigenLISVIndex(str(tmp_path), k=16, dtype=dtype, show_progress=False)
+        index = EigenLISVIndex(
+            str(tmp_path), k=16, preset="paper", dtype=dtype, show_progress=False
+        )
         index.add_documents(range(DOCUMENTS), anisotropic)
         (segment,) = index._snapshot.segments
         assert segment.column("vector_row").shape == (DOCUMENTS, D)
@@ -78,7 +83,9 @@ class TestCodes:
 class TestGuard:
     @pytest.mark.parametrize("dtype", KEPT)
     def test_says_how_well_codes_agree(self, tmp_path, collection, dtype):
-        index = EigenLISVIndex(str(tmp_path), k=16, dtype=dtype, show_progress=False)
+        index = EigenLISVIndex(
+            str(tmp_path), k=16, preset="paper", dtype=dtype, show_progress=False
+        )
         assert index.stats().agreement is None
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -92,7 +99,9 @@ class TestGuard:
     def test_more_bits_agree_more(self, tmp_path, collection):
         agreements = []
         for dtype in ("binary", "int2", "int4", "int8"):
-            index = EigenLISVIndex(str(tmp_path), dtype, k=16, dtype=dtype, show_progress=False)
+            index = EigenLISVIndex(
+                str(tmp_path), dtype, k=16, preset="paper", dtype=dtype, show_progress=False
+            )
             agreements.append(index.add_documents(range(DOCUMENTS), collection[0]).agreement)
         assert agreements == sorted(agreements)
 
@@ -106,18 +115,24 @@ class TestGuard:
             return replace(encoder, axis=axis, mean_row=None)
 
         monkeypatch.setattr(VectorEncoder, "centred_on", without_row)
-        index = EigenLISVIndex(str(tmp_path), k=16, dtype="binary", show_progress=False)
+        index = EigenLISVIndex(
+            str(tmp_path), k=16, preset="paper", dtype="binary", show_progress=False
+        )
         with pytest.warns(UserWarning, match="dtype='binary' .* more bits, or standardise"):
             index.add_documents(range(DOCUMENTS), anisotropic)
         assert index.agreement < ENOUGH
 
     @pytest.mark.parametrize("dtype", ["float32", "float16"])
     def test_is_silent_about_floats(self, tmp_path, anisotropic, dtype):
-        index = EigenLISVIndex(str(tmp_path), k=16, dtype=dtype, show_progress=False)
+        index = EigenLISVIndex(
+            str(tmp_path), k=16, preset="paper", dtype=dtype, show_progress=False
+        )
         assert index.add_documents(range(DOCUMENTS), anisotropic).stats().agreement is None
 
     def test_needs_some_documents(self, tmp_path, anisotropic):
-        index = EigenLISVIndex(str(tmp_path), k=16, dtype="binary", show_progress=False)
+        index = EigenLISVIndex(
+            str(tmp_path), k=16, preset="paper", dtype="binary", show_progress=False
+        )
         assert index.add_documents(range(3), anisotropic[:3]).stats().agreement is None
 
     def test_takes_documents_that_are_all_alike(self, tmp_path):

@@ -21,7 +21,7 @@ from .documents import DatabaseDocuments
 
 _VECTOR_BYTES = 64 << 20
 # Settings that an index does not share with its copy in a database.
-_OWN_SETTINGS = ("dtype", "backend", "backend_options", "projection", "token_projection")
+_OWN_SETTINGS = ("auto", "dtype", "backend", "backend_options", "projection", "token_projection")
 
 
 def move(

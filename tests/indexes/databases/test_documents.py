@@ -300,9 +300,16 @@ class TestSettings:
     def test_projections_are_kept_beside_the_server(self, qdrant, documents, queries, tmp_path):
         projection = TokenProjection.fit(documents, dim=12)
         local = EigenLISVIndex(
-            str(tmp_path), "local", k=K, dtype="float32", token_projection=projection
+            str(tmp_path),
+            "local",
+            preset="paper",
+            k=K,
+            dtype="float32",
+            token_projection=projection,
         ).add_documents(range(N), documents)
-        served = qdrant(token_projection=projection, keep_bases=True, rerank="eigenli")
+        served = qdrant(
+            preset="paper", token_projection=projection, keep_bases=True, rerank="eigenli"
+        )
         served.add_documents(range(N), documents)
         for ours, theirs in zip(served(queries, k=5), local(queries, k=5), strict=True):
             assert [hit["id"] for hit in ours] == [hit["id"] for hit in theirs]
