@@ -21,6 +21,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from tqdm.auto import tqdm
 
 from benchmarks.strikes import Disk, Recording, die, fail, in_child, is_struck, largest_file
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TextIndex
@@ -375,6 +377,7 @@ class Trial:
 def run(kinds: Sequence[str], kills: int, cuts: int, *, calls: bool, seed: int) -> list[Report]:
     """Do everything to every kind of index; the numbers are for all kinds together."""
     torch.set_num_threads(1)  # a process with other threads cannot be forked
+    tqdm.set_lock(threading.RLock())  # by default a lock of all processes, and some are killed
     reports = []
     # Syncing takes most of the time and saves nothing here: power cuts are simulated.
     memory = Path("/dev/shm")

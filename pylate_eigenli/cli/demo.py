@@ -120,8 +120,9 @@ def _run(
     tokens |= dict(zip(changed, without_query, strict=True))
     methods = {
         "full": "MaxSim, all tokens",
-        f"eigenli-{k}": f"EigenLI, k={k}",
-        f"eigenli-sv-{k}:dtype=binary": "EigenLI, one vector of 1 bit",
+        f"eigenli-{k}:preset=auto": f"EigenLI, k={k}",
+        f"eigenli-sv-{k}:preset=auto": "EigenLI, one vector, 8 bits",
+        f"eigenli-sv-{k}:preset=auto,dtype=binary": "EigenLI, one vector, 1 bit",
     }
     sides = TokenFile.of(list(tokens.values())), TokenFile.of(queries)
     comparison = []
@@ -177,7 +178,7 @@ def _print(console: Console, report: dict[str, Any]) -> None:
             hits.add_row(text(f"  {hit['id']}"), text(hit["summary"]))
         console.print("\n", text(answer["question"], "bold"), sep="")
         console.print(hits)
-    table = Table("", title="The same token embeddings, searched in three ways")
+    table = Table("", title="The same token embeddings, searched in four ways")
     for heading in ("bytes / document", "build, s", "ms / query", "Success@1", "MRR@10"):
         table.add_column(heading, justify="right")
     for row in report["comparison"]:
@@ -188,7 +189,7 @@ def _print(console: Console, report: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         f"{report['documents']:,} docstrings of {report['tokens_per_document']:.0f} tokens on "
-        "average; MaxSim and EigenLI store float16. Encoding took "
+        "average; MaxSim and the subspaces are stored as float16. Encoding took "
         f"{report['encoding_seconds']:.1f} s and is the same for all.\n"
         f"Quality: the queries are the first sentences of {report['known_items']} docstrings. The "
         "only right answer is the docstring a sentence came from, indexed without it among all "

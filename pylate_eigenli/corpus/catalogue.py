@@ -187,11 +187,17 @@ class Catalogue:
 
     def set_aside(self, generation: int) -> None:
         """Begin the commit that replaces a generation: keep the old catalogue until it is done."""
-        for suffix in _SUFFIXES:
-            path = self.path.with_name(FILE_NAME + suffix)
-            check_file(path)
-            if path.exists():
-                path.replace(path.with_name(f"{_ASIDE}{generation}{suffix}"))
+        if self.path.exists() or self.path.is_symlink():
+            with suppress(IndexFormatError), self._connected():
+                pass  # SQLite undoes what a killed process has begun, so one file is all there is
+            check_file(self.path)
+            self.path.replace(self.path.with_name(f"{_ASIDE}{generation}"))
+        self._delete_journals()
+
+    def _delete_journals(self) -> None:
+        """Delete SQLite's other files: those of one catalogue would spoil another."""
+        for suffix in _SUFFIXES[1:]:
+            self.path.with_name(FILE_NAME + suffix).unlink(missing_ok=True)
 
     @property
     def is_set_aside(self) -> bool:
@@ -201,10 +207,9 @@ class Catalogue:
     def recover(self, generation: int) -> None:
         """End an override: delete the old catalogue, or put it back if its generation still holds."""
         for path in self.path.parent.glob(f"{_ASIDE}*"):
-            number, _, suffix = path.name.removeprefix(_ASIDE).partition("-")
-            target = self.path.with_name(FILE_NAME + (f"-{suffix}" if suffix else ""))
-            if number == str(generation):  # the new one is of a commit that never came
-                path.replace(target)
+            if path.name == f"{_ASIDE}{generation}":  # the new one is of a commit that never came
+                self._delete_journals()
+                path.replace(self.path)
             else:
                 path.unlink()
 

@@ -359,9 +359,7 @@ class CorpusIndex(ABC):
 
     @property
     def _generation(self) -> int:
-        if self._in_database:
-            return ALWAYS
-        return int(self.index.meta.get(CATALOGUE, self.index.generation))
+        return int(self.index.meta.get(CATALOGUE, ALWAYS))
 
     def copy_catalogue(self, folder: str | Path) -> None:
         """Copy the catalogue to the folder of an index in a database."""
@@ -486,7 +484,7 @@ def is_trusted(path: Path, about: dict[str, str], runs_code: bool = False) -> bo
 
 def newest_rows(state: Snapshot) -> int:
     """Return the generation of the newest rows of the catalogue that belong to a state."""
-    return int(state.meta.get(CATALOGUE, state.generation))
+    return int(state.meta.get(CATALOGUE, ALWAYS))
 
 
 def recover(path: str | Path) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Cut = Callable[[str, str], list[str]]
 """Cuts a text into passages, given its title and the text."""
 
-_BLOCK, _REACH = 1_000_000, 1_000  # letters: where a long text is cut first, at a space
+_BLOCK, _REACH = 100_000, 1_000  # letters: where a long text is cut first, at a space
 _STEP = 16  # tokens: titles of about one length share a splitter
 
 

@@ -28,10 +28,8 @@ class TextIndex(CorpusIndex):
         A :class:`pylate_eigenli.models.text_encoder.TextEncoder`, or the name or path of a model of
         PyLate or sentence-transformers. By default the one the index was made with; another one is
         refused.
-    override
-        Whether the first documents replace all that the index holds.
-    settings
-        Further options of :func:`pylate_eigenli.indexes.open_index.open_index`.
+    override, trust_index, settings
+        As for :class:`pylate_eigenli.corpus.corpus_index.CorpusIndex`.
 
     Examples
     --------

@@ -118,8 +118,6 @@ def encode_cached(
     ``sentence_transformers.MultiVectorEncoder``.
     """
     stored = StoredTokens(Path(cache) / embeddings_key(model, model_name, texts, is_query=is_query))
-    adapter = adapted(model)
-    encode = adapter.encode_queries if is_query else adapter.encode_documents
     noun = "queries" if is_query else "documents"
     done = len(stored)
     with tqdm(
@@ -127,6 +125,8 @@ def encode_cached(
     ) as bar:
         for begin in range(done, len(texts), _TEXTS_PER_PART):
             chunk = list(texts[begin : begin + _TEXTS_PER_PART])
+            encoder = adapted(model)
+            encode = encoder.encode_queries if is_query else encoder.encode_documents
             arrays = encode(chunk, batch_size=batch_size)
             tokens = torch.from_numpy(np.concatenate([np.asarray(a, np.float16) for a in arrays]))
             stored.append(TokenBatch(tokens, offsets_of([len(array) for array in arrays])))

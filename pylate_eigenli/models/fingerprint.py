@@ -47,8 +47,9 @@ def fingerprint(model: Any, name: str = "") -> str:
     """
     inner: Any = model if hasattr(model, "state_dict") else getattr(model, "model", None)
     settings = [str(getattr(model, x, getattr(inner, x, None))) for x in _SETTINGS]
-    children = inner.children() if hasattr(inner, "children") else ()
-    settings += [str(x.get_config_dict()) for x in children if hasattr(x, "get_config_dict")]
+    # The modules of sentence-transformers have settings of their own.
+    modules = inner.children() if hasattr(inner, "children") else ()
+    settings += [str(x.get_config_dict()) for x in modules if hasattr(x, "get_config_dict")]
     digest = hashlib.sha256(json.dumps(settings).encode())
     if hasattr(inner, "state_dict"):
         import torch

@@ -147,7 +147,7 @@ class MultiVectorModel(_Adapter):
     @property
     def document_length(self) -> int:
         """Number of tokens that the model reads of a document, without those it adds."""
-        limit = self.model[0].document_length or self.model.get_max_seq_length()
+        limit = getattr(self.model[0], "document_length", None) or self.model.get_max_seq_length()
         return int(limit - self.model.tokenizer.num_special_tokens_to_add() - self._prompt_tokens)
 
     @property
@@ -167,10 +167,10 @@ class MultiVectorModel(_Adapter):
 
 def adapted(model: Any) -> TextModel:
     """Return a model of either library, or one with PyLate's ``encode``, behind one interface."""
-    if takes_lists(model):
-        return ColBERTModel(model)
     if is_multi_vector(model):
         return MultiVectorModel(model)
+    if hasattr(model, "encode"):
+        return ColBERTModel(model)
     raise TypeError(f"{type(model).__name__} is neither PyLate's ColBERT nor a MultiVectorEncoder")
 
 
@@ -237,7 +237,7 @@ def load_model(name_or_path: str, **options: Any) -> Any:
             from sentence_transformers import MultiVectorEncoder
 
             model = MultiVectorEncoder(name_or_path, local_files_only=is_local)
-            return _configured(model, **options)
+            return _configured(model, **options) if options else model
         except OSError as error:
             if is_local and not Path(name_or_path).is_dir():
                 raise OSError(

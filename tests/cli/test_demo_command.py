@@ -46,11 +46,12 @@ def test_json_is_all_of_stdout_and_complete(environment: dict[str, str]) -> None
         "how do I parse dates?",
     ]
     assert all(hit["id"] and hit["summary"] for a in report["answers"] for hit in a["hits"])
-    maxsim, eigenli, single = report["comparison"]
+    maxsim, eigenli, single, binary = report["comparison"]
     assert (maxsim["method"], eigenli["method"]) == ("MaxSim, all tokens", "EigenLI, k=16")
-    assert single["method"] == "EigenLI, one vector of 1 bit"
+    assert single["method"] == "EigenLI, one vector, 8 bits"
+    assert binary["method"] == "EigenLI, one vector, 1 bit"
     assert eigenli["bytes_per_document"] < maxsim["bytes_per_document"]
-    for row in (maxsim, eigenli, single):
+    for row in report["comparison"]:
         assert row["milliseconds_per_query"] > 0
         # Chance would be 1 in 60.
         assert 0.3 < row["success_at_1"] <= row["mrr_at_10"] <= 1

@@ -435,6 +435,20 @@ class TestFailedCommits:
             assert again.search(["red"])[0].hits == before
         assert verify(index.path) == []
 
+    @pytest.mark.parametrize("suffix", ["-journal", "-wal"])
+    def test_an_override_that_is_killed_leaves_no_journal_to_the_old_texts(
+        self, index, suffix, monkeypatch
+    ):
+        """SQLite would undo in one file what a process had begun in another."""
+        before = index.search(["red"])[0].hits
+        index.catalogue.set_aside(index.index.generation)
+        index.catalogue.path.write_bytes(b"half a file")
+        index.catalogue.path.with_name(f"texts.sqlite{suffix}").write_bytes(b"half a journal")
+        with TextIndex(index.path) as again:
+            assert again.search(["red"])[0].hits == before
+        assert verify(index.path) == []
+        assert not list(index.path.glob("texts.sqlite?*"))
+
     def test_an_override_leaves_nothing_of_the_old_texts(self, index):
         with TextIndex(index.path, override=True, k=2) as new:
             new.add([Document("a", "green")], [np.eye(8)])

@@ -50,6 +50,7 @@ def make(request, tmp_path, monkeypatch):
     if backend in LIBRARIES:
         pytest.importorskip(LIBRARIES[backend])
     options = {"k": K, "dtype": "float32", "backend": backend, "show_progress": False}
+    options["short_documents"] = "fill"  # an option that is given keeps the score the paper's
     if backend == "qdrant":
         options["uri"] = ":memory:"
     if request.param == "milvus server":

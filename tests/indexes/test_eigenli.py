@@ -48,7 +48,8 @@ def make(tmp_path):
     opened = []
 
     def open_index(name="index", **options):
-        options = {"show_progress": False, **options}
+        # An option that is given, like this default, keeps the score the paper's.
+        options = {"show_progress": False, "short_documents": "fill", **options}
         opened.append(EigenLIIndex(str(tmp_path), name, **options))
         return opened[-1]
 
