@@ -160,7 +160,7 @@ def searching(
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        index = EigenLIIndex(index_folder=folder, k=k, show_progress=False)
+        index = EigenLIIndex(index_folder=folder, k=k, preset="paper", show_progress=False)
         index.add_documents(range(n), documents)
         for count in (1, 64):
             batch = queries[:count]

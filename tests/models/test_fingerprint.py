@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers.tiny_model import tiny_colbert
+from helpers.tiny_model import save_bert, tiny_colbert
 
 from pylate_eigenli.models.fingerprint import fingerprint
 
 
 @pytest.fixture
-def model(tmp_path):
-    return tiny_colbert(tmp_path, dim=8)
+def model(tmp_path, pylate):
+    save_bert(tmp_path / "bert")
+    return tiny_colbert(tmp_path / "bert", dim=8)
 
 
 def test_the_same_model_elsewhere_has_the_same(model, tmp_path):
