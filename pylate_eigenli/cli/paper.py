@@ -10,6 +10,7 @@ import typer
 
 from .errors import Debug, one_line_errors
 from .options import Json
+from .terminal import echo
 
 if TYPE_CHECKING:
     from ..evaluation.paper.results import Cell
@@ -49,15 +50,19 @@ def paper(
             if as_json:
                 typer.echo(json.dumps(listing, indent=2))
             else:
-                typer.echo(
-                    markdown(list(listing[0]), [[*map(str, x.values())] for x in listing], 2)
-                )
+                rows = [[*map(str, table.values())] for table in listing]
+                _print(markdown(list(listing[0]), rows, 2))
         elif as_json:
             typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
         else:
             for name, members in by_table.items():
                 if members:
-                    typer.echo(f"{name}: {TABLES[name]}\n\n{_pivot(members)}")
+                    _print(f"{name}: {TABLES[name]}\n\n{_pivot(members)}")
+
+
+def _print(lines: str) -> None:
+    for line in lines.split("\n"):
+        echo(line)
 
 
 def _pivot(cells: list[Cell]) -> str:

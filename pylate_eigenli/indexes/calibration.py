@@ -74,6 +74,7 @@ def calibrate(encoder: SubspaceEncoder, documents: TokenBatch, in_rows: bool = T
 
     Examples
     --------
+    >>> from pylate_eigenli.spectral.settings import SpectralSettings
     >>> from pylate_eigenli.tokens import collect
     >>> few = collect([[[1.0, 0.0]], [[0.0, 1.0]]])
     >>> calibrate(SubspaceEncoder.of(SpectralSettings()), few)

@@ -47,8 +47,10 @@ def fingerprint(model: Any, name: str = "") -> str:
     """
     inner: Any = model if hasattr(model, "state_dict") else getattr(model, "model", None)
     settings = [str(getattr(model, x, getattr(inner, x, None))) for x in _SETTINGS]
-    # The modules of sentence-transformers have settings of their own.
-    modules = inner.children() if hasattr(inner, "children") else ()
+    # The modules of sentence-transformers have settings of their own. PyLate, whose settings are
+    # above, changes those of its modules with every call.
+    has_modules = hasattr(inner, "children") and not hasattr(inner, "query_length")
+    modules = inner.children() if has_modules else ()
     settings += [str(x.get_config_dict()) for x in modules if hasattr(x, "get_config_dict")]
     digest = hashlib.sha256(json.dumps(settings).encode())
     if hasattr(inner, "state_dict"):

@@ -36,7 +36,8 @@ def queries():
 
 @pytest.fixture(scope="module")
 def exact(documents, queries, tmp_path_factory):
-    index = EigenLIIndex(str(tmp_path_factory.mktemp("exact")), k=K, show_progress=False)
+    folder = str(tmp_path_factory.mktemp("exact"))
+    index = EigenLIIndex(folder, k=K, preset="paper", show_progress=False)
     index.add_documents(range(len(documents)), documents)
     return index(queries, k=10)
 
