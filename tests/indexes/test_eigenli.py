@@ -495,7 +495,12 @@ class TestRemoving:
 class TestSettings:
     def test_are_kept(self, make, documents):
         made = make(k=3, dtype="int8", short_documents="truncate").add_documents("a", documents[9])
-        for index in (make(short_documents=None), make(k=3), make(dtype="int8", short_documents="truncate")):
+        own = {"short_documents": None}
+        for index in (
+            make(**own),
+            make(k=3, **own),
+            make(dtype="int8", short_documents="truncate"),
+        ):
             assert index.settings == made.settings
             assert (index.settings.k, index.settings.dtype) == (3, "int8")
             assert index.settings.short_documents == "truncate"
