@@ -505,8 +505,8 @@ class TestSettings:
             assert (index.settings.k, index.settings.dtype) == (3, "int8")
             assert index.settings.short_documents == "truncate"
             assert index.dim == D
-        make().add_documents("b", documents[9])
-        first, second = make().bases(["a", "b"])
+        make(**own).add_documents("b", documents[9])
+        first, second = make(**own).bases(["a", "b"])
         np.testing.assert_array_equal(first, second)
 
     def test_by_default_k_is_at_most_the_dimension(self, make, documents):
