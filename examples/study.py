@@ -25,7 +25,7 @@ parser.add_argument("-k", type=int, nargs="+", default=[8, 16, 32, 64])
 arguments = parser.parse_args()
 
 FAMILIES = ["eigenli", "ward", "kmeans"]
-# The preset "plus" is filter=ridge,idf=0.4,background=0.75.
+# The preset "plus" is standardise=true,filter=ridge,background=0.75.
 SETTINGS = "preset=plus filter=soft filter=ridge filter=energy(0.9) idf=0.25 background=0.5"
 SETTINGS += " centering=both filter=soft,idf=0.4,background=0.25 filter=ridge,background=0.75"
 FIXED = ["full", "eigenli-sv-32:preset=plus", "muvera", "muvera-centered"]

@@ -20,7 +20,7 @@ The folders follow the data, from token embeddings to search results:
     ``token_pooling``; ``interface`` has the base class of PyLate's indexes, with and without PyLate.
 ``indexes/``
     ``eigenli`` (subspaces), ``single_vector`` (one vector per document), ``open_index``;
-    ``columns`` names the stored columns. A new ANN library is a module of ``ann/``, a new vector
+    ``calibration`` chooses the settings of a new index, ``columns`` names the stored columns. A new ANN library is a module of ``ann/``, a new vector
     database a module of ``databases/``.
 ``models/``
     Texts and page images to token embeddings; ``text_models`` adapts PyLate and
@@ -51,9 +51,9 @@ projector, matrix
 packed vector
     The upper triangle of this matrix as one vector; its inner product with a query is the score.
 codes
-    A vector at 8, 4 or 1 bit per dimension, with a scale.
+    A vector at 8, 4, 2 or 1 bit per dimension, with a scale.
 background
-    The mean matrix of all documents of a collection.
+    The mean matrix of all documents of a collection; of a standardised one, the expected query.
 idf
     Query weights that lower directions which many documents share.
 shortlist
