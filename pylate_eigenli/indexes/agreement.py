@@ -6,6 +6,8 @@ whatever the code, and does not count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -20,13 +22,29 @@ ENOUGH = 0.9
 _DOCUMENTS, _QUERIES, _TOKENS = 1024, 32, 32
 
 
+def spread(n: int, wanted: int) -> NDArray[np.int64]:
+    """Return the positions of at most so many of n items, spread over all of them."""
+    return np.unique(np.linspace(0, n - 1, min(n, wanted)).astype(np.int64))
+
+
 def sample_documents(n: int) -> NDArray[np.int64]:
-    """Return which of n documents to measure, spread over all of them."""
-    return np.unique(np.linspace(0, n - 1, min(n, _DOCUMENTS)).astype(np.int64))
+    """Return which of n documents to measure."""
+    return spread(n, _DOCUMENTS)
 
 
-def pseudo_queries(tokens: TokenBatch) -> tuple[TokenBatch, NDArray[np.int64]]:
-    """Return runs of tokens of some documents, and the documents' positions.
+def pseudo_queries(
+    tokens: TokenBatch, queries: int = _QUERIES, lengths: Sequence[int] = (_TOKENS,)
+) -> tuple[TokenBatch, NDArray[np.int64]]:
+    """Return runs of tokens from the middles of some documents, and the documents' positions.
+
+    Parameters
+    ----------
+    tokens
+        The documents.
+    queries
+        Number of runs, at most one per document.
+    lengths
+        Numbers of tokens, in turn; a shorter document gives all of its tokens.
 
     Examples
     --------
@@ -35,10 +53,11 @@ def pseudo_queries(tokens: TokenBatch) -> tuple[TokenBatch, NDArray[np.int64]]:
     >>> len(queries), owners
     (2, array([0, 1]))
     """
-    owners = np.unique(np.linspace(0, len(tokens) - 1, _QUERIES).astype(np.int64))
+    owners = spread(len(tokens), queries)
     begin, end = tokens.offsets[owners], tokens.offsets[owners + 1]
-    first = np.maximum((begin + end - _TOKENS) // 2, begin)  # from the middle of the document
-    last = np.minimum(first + _TOKENS, end)
+    wanted = np.resize(lengths, len(owners))
+    first = np.maximum((begin + end - wanted) // 2, begin)
+    last = np.minimum(first + wanted, end)
     runs = [tokens.tokens[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
     return TokenBatch(torch.cat(runs).cpu(), offsets_of(last - first)), owners
 

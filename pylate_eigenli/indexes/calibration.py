@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..scores.maxsim import maxsim_scores
 from ..spectral.background import Queries
 from ..spectral.settings import PRESETS
+from ..spectral.subspace import Subspaces
 from ..tokens import TokenBatch, offsets_of
 from ..vectors.encoder import SubspaceEncoder
 from ..vectors.packing import pack_queries
 from ..vectors.ranking import top_k
+from .agreement import pseudo_queries, spread
 
 FEWEST_DOCUMENTS = 100
 """The ten best of fewer documents say little, and so do their statistics."""
@@ -82,8 +85,8 @@ def calibrate(encoder: SubspaceEncoder, documents: TokenBatch, in_rows: bool = T
     """
     if len(documents) < FEWEST_DOCUMENTS:
         return Calibration("paper", {})
-    sample = _chosen(documents, _spread(len(documents), _DOCUMENTS))
-    runs, owners = _runs(sample)
+    sample = _chosen(documents, spread(len(documents), _DOCUMENTS))
+    runs, owners = pseudo_queries(sample, _QUERIES, _LENGTHS)
     wanted = _best(maxsim_scores(runs, sample), owners)
     agreements = {}
     for name, options in _CANDIDATES.items():
@@ -106,34 +109,34 @@ def _scores(
     expected = None if standardise is None else standardise.expected_query
     if expected is not None:
         queries = expected.query_filter(0.0, encoder.settings.background)(runs, queries.tokens)
-    subspaces = encoder.subspaces(documents) if in_rows else None
-    packed = encoder.packed(documents, subspaces)
-    scores: NDArray[np.float32] = (
-        pack_queries(queries.tokens, queries.against) @ packed.mT
-    ).numpy()
-    return scores
+    if in_rows:
+        return _scores_of_rows(queries, encoder.subspaces(documents))
+    vectors = pack_queries(queries.tokens, queries.against)
+    return np.asarray((vectors @ encoder.packed(documents).mT).numpy())
 
 
-def _spread(n: int, wanted: int) -> NDArray[np.int64]:
-    """Return positions of at most so many of n items, spread over all of them."""
-    return np.unique(np.linspace(0, n - 1, min(n, wanted)).astype(np.int64))
+def _scores_of_rows(queries: Queries, subspaces: Subspaces) -> NDArray[np.float32]:
+    """Return the scores of subspaces by the definition: packed, those of large d need too much."""
+    rows, floors = subspaces.rows.float().cpu(), subspaces.floors.float().cpu().numpy()
+
+    def caught(tokens: Tensor) -> NDArray[np.float32]:
+        squares = (tokens @ rows.mT).square().numpy()
+        inside = np.add.reduceat(squares, subspaces.offsets[:-1], axis=1)
+        mass = tokens.square().sum(1).numpy()[:, None]
+        return np.asarray((1 - floors) * inside + floors * mass)
+
+    tokens, starts = queries.tokens.tokens, queries.tokens.offsets[:-1]
+    scores = np.add.reduceat(caught(tokens), starts, axis=0)
+    if queries.against is not None:
+        mass = np.add.reduceat(tokens.square().sum(1).numpy(), starts)
+        scores -= mass[:, None] * caught(queries.against).sum(0)
+    return np.asarray(scores)
 
 
 def _chosen(batch: TokenBatch, items: NDArray[np.int64]) -> TokenBatch:
     bounds = zip(batch.offsets[items].tolist(), batch.offsets[items + 1].tolist(), strict=True)
     parts = [batch.tokens[begin:end] for begin, end in bounds]
     return TokenBatch(torch.cat(parts).cpu(), offsets_of([len(part) for part in parts]))
-
-
-def _runs(documents: TokenBatch) -> tuple[TokenBatch, NDArray[np.int64]]:
-    """Return runs of several lengths from the middles of documents, and the documents."""
-    owners = _spread(len(documents), _QUERIES)
-    begin, end = documents.offsets[owners], documents.offsets[owners + 1]
-    wanted = np.resize(_LENGTHS, len(owners))
-    first = np.maximum((begin + end - wanted) // 2, begin)
-    last = np.minimum(first + wanted, end)
-    runs = [documents.tokens[a:b] for a, b in zip(first.tolist(), last.tolist(), strict=True)]
-    return TokenBatch(torch.cat(runs), offsets_of(last - first)), owners
 
 
 def _best(scores: NDArray[np.float32], owners: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -9,6 +9,7 @@ from helpers.anisotropic import anisotropic
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TokenProjection
 from pylate_eigenli.indexes import calibration as module
+from pylate_eigenli.indexes.agreement import pseudo_queries
 from pylate_eigenli.indexes.calibration import FEWEST_DOCUMENTS, Calibration, calibrate
 from pylate_eigenli.spectral.settings import PRESETS, SpectralSettings
 from pylate_eigenli.tokens import collect
@@ -81,7 +82,7 @@ def test_the_scores_of_rows_are_those_of_their_vectors(name):
     # With all directions a vector holds no more than the rows.
     settings = SpectralSettings(k=documents.dim, **PRESETS[name])
     encoder = PAPER.with_settings(settings).fitted_to(documents)
-    runs, _ = module._runs(documents)
+    runs, _ = pseudo_queries(documents)
     rows, vectors = (module._scores(encoder, runs, documents, in_rows) for in_rows in (True, False))
     np.testing.assert_allclose(rows, vectors, rtol=0.02, atol=0.02)
 
@@ -100,7 +101,7 @@ def test_tokens_of_many_dimensions_are_refused_with_the_remedy(tmp_path):
 
 
 def test_subspaces_of_tokens_of_many_dimensions_are_calibrated(tmp_path):
-    documents = torch.nn.functional.normalize(torch.randn(FEWEST_DOCUMENTS, 6, 640), dim=-1)
+    documents = torch.nn.functional.normalize(torch.randn(FEWEST_DOCUMENTS, 6, 4096), dim=-1)
     index = EigenLIIndex(str(tmp_path), k=4, show_progress=False)
     index.add_documents(range(len(documents)), documents)
     assert index.calibration is not None
