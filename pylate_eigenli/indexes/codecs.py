@@ -15,13 +15,14 @@ from typing_extensions import Self
 
 from ..spectral.background import Queries, matrix_sum
 from ..storage import DocumentId
+from ..storage.batch import Batch
 from ..tokens import TokenBatch, offsets_of
 from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
 from . import columns
 from .agreement import ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, sample_documents
 from .calibration import Calibration, calibrate
-from .columns import DocumentColumns, Rows
+from .columns import Rows
 from .settings import Settings, SVSettings
 
 _AGREEMENT = "codes.agreement"
@@ -55,7 +56,7 @@ class Codec(Protocol):
     def width(self, dim: int) -> int:
         """Return the dimension D of single vectors, for tokens of dimension ``dim``."""
 
-    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, DocumentColumns]:
+    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         """Return the columns of documents, and the codec, fitted to them if it was not yet."""
 
     def with_queries(self, queries: TokenBatch) -> Self:
@@ -96,9 +97,7 @@ class SubspaceCodec:
     def width(self, dim: int) -> int:
         return packed_dim(self.subspaces.transforms.dim(dim))
 
-    def encode(
-        self, ids: Sequence[DocumentId], tokens: TokenBatch
-    ) -> tuple[SubspaceCodec, DocumentColumns]:
+    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[SubspaceCodec, Batch]:
         codec = self
         if not self.fitted:
             if self.settings.auto:
@@ -162,9 +161,7 @@ class VectorCodec:
     def width(self, dim: int) -> int:
         return self.encoder.width
 
-    def encode(
-        self, ids: Sequence[DocumentId], tokens: TokenBatch
-    ) -> tuple[VectorCodec, DocumentColumns]:
+    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[VectorCodec, Batch]:
         if not self.fitted and self.encoder.projection is None and not self.settings.in_database:
             self._check_width(tokens.dim)
         codec = self._chosen_for(tokens) if self.settings.auto and not self.fitted else self
@@ -223,7 +220,7 @@ class VectorCodec:
         subspaces = self.subspaces.with_queries(queries)
         return replace(self, encoder=replace(self.encoder, subspaces=subspaces))
 
-    def with_vectors(self, documents: DocumentColumns, vectors: Tensor) -> DocumentColumns:
+    def with_vectors(self, documents: Batch, vectors: Tensor) -> Batch:
         """Return documents with vectors (n, width) as the index stores them."""
         return columns.with_vectors(documents, self.encoder.stored(vectors, self.settings.dtype))
 

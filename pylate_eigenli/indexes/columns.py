@@ -17,7 +17,7 @@ Columns of integers have their scales beside them, in ``<name>_scale``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from ..spectral.subspace import Subspaces
 from ..storage import DocumentId, Segment
+from ..storage.batch import Batch
 from ..tokens import TokenBatch, offsets_of, place_of
 from ..vectors.quantization import Codes, StoredVectors, VectorDtype
 from ..vectors.rows import RowDtype, StoredRows
@@ -51,64 +52,17 @@ class Rows(Protocol):
         """Return the ids of the documents at ``rows``, by default of all."""
 
 
-@dataclass(frozen=True, eq=False)
-class DocumentColumns:
-    """Documents in memory, on their way to or from wherever they are kept.
-
-    Parameters
-    ----------
-    document_ids
-        The ids of the n documents.
-    documents
-        Columns with one entry per document, by name. Shape of each: (n, ...).
-    rows
-        Columns with a run of rows per document, by name. Shape of each: (offsets[-1], ...).
-    offsets
-        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (n + 1,), int64.
-    """
-
-    document_ids: Sequence[DocumentId]
-    documents: Mapping[str, NDArray[Any]]
-    rows: Mapping[str, NDArray[Any]]
-    offsets: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.document_ids)
-
-    def has(self, name: str) -> bool:
-        return name in self.documents or name in self.rows
-
-    def column(self, name: str) -> NDArray[Any]:
-        return self.documents[name] if name in self.documents else self.rows[name]
-
-    def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
-        chosen = range(len(self)) if rows is None else rows.tolist()
-        return [self.document_ids[row] for row in chosen]
-
-    def take(self, positions: NDArray[np.int64]) -> DocumentColumns:
-        """Return some of the documents, at least one."""
-        ids = self.ids(positions)
-        return _taken(ids, self.documents, self.rows, self.offsets, positions)
-
-    def with_labels(self, first: int) -> DocumentColumns:
-        """Return the documents labelled from a number on."""
-        labels = np.arange(first, first + len(self))
-        return replace(self, documents={_LABEL: labels, **self.documents})
-
-
 # --- writing ------------------------------------------------------------------------------------
 
 
-def of_subspaces(
-    ids: Sequence[DocumentId], subspaces: Subspaces, dtype: RowDtype
-) -> DocumentColumns:
+def of_subspaces(ids: Sequence[DocumentId], subspaces: Subspaces, dtype: RowDtype) -> Batch:
     """Return the columns of subspaces."""
     rows = _row_columns(_BASIS, StoredRows.encode(subspaces.rows, dtype))
     floors = subspaces.floors.float().cpu().numpy()
-    return DocumentColumns(ids, {_FLOOR: floors}, rows, subspaces.offsets)
+    return Batch(ids, {_FLOOR: floors}, rows, subspaces.offsets)
 
 
-def of_tokens(ids: Sequence[DocumentId], tokens: TokenBatch, dtype: RowDtype) -> DocumentColumns:
+def of_tokens(ids: Sequence[DocumentId], tokens: TokenBatch, dtype: RowDtype) -> Batch:
     """Return the columns of tokens."""
     if dtype == "float16":
         too_large = torch.nonzero((tokens.tokens.abs() > torch.finfo(torch.float16).max).any(1))
@@ -119,15 +73,21 @@ def of_tokens(ids: Sequence[DocumentId], tokens: TokenBatch, dtype: RowDtype) ->
                 'float16: normalise the embeddings, or use keep_tokens="int8"'
             )
     rows = _row_columns(_TOKEN, StoredRows.encode(tokens.tokens, dtype))
-    return DocumentColumns(ids, {}, rows, tokens.offsets)
+    return Batch(ids, {}, rows, tokens.offsets)
 
 
-def of_nothing(ids: Sequence[DocumentId]) -> DocumentColumns:
+def of_nothing(ids: Sequence[DocumentId]) -> Batch:
     """Return documents without columns."""
-    return DocumentColumns(ids, {}, {}, np.zeros(len(ids) + 1, np.int64))
+    return Batch(ids, {}, {}, np.zeros(len(ids) + 1, np.int64))
 
 
-def with_vectors(columns: DocumentColumns, vectors: StoredVectors) -> DocumentColumns:
+def with_labels(columns: Batch, first: int) -> Batch:
+    """Return documents labelled from a number on."""
+    labels = np.arange(first, first + len(columns))
+    return replace(columns, documents={_LABEL: labels, **columns.documents})
+
+
+def with_vectors(columns: Batch, vectors: StoredVectors) -> Batch:
     """Return documents with a vector each."""
     named = {_VECTOR: vectors.values, _scale_of(_VECTOR): vectors.scales, _ALONG: vectors.along}
     if vectors.row is not None:
@@ -211,61 +171,29 @@ def _stored_rows(rows: Rows, name: str) -> StoredRows:
 # --- moving -------------------------------------------------------------------------------------
 
 
-def without_vectors(columns: DocumentColumns) -> DocumentColumns:
+def without_vectors(columns: Batch) -> Batch:
     """Return documents with what they are re-ranked from only."""
     of_vectors = {_VECTOR, _scale_of(_VECTOR), _ALONG, _ROW, _scale_of(_ROW), _LABEL}
     rest = {name: x for name, x in columns.documents.items() if name not in of_vectors}
     return replace(columns, documents=rest)
 
 
-def chosen(segment: Segment, documents: NDArray[np.int64], kept: bool) -> DocumentColumns:
+def chosen(segment: Segment, documents: NDArray[np.int64], kept: bool) -> Batch:
     """Return chosen documents of a segment, in memory; at least their vectors or bases."""
-    per: dict[str, dict[str, NDArray[Any]]] = {"document": {}, "row": {}}
-    for name, column in segment.schema.items():
-        if column.per == "document" or kept or not segment.has(_VECTOR):
-            per[column.per][name] = segment.column(name)
-    return _taken(segment.ids(documents), per["document"], per["row"], segment.offsets, documents)
-
-
-def _taken(
-    ids: Sequence[DocumentId],
-    documents: Mapping[str, NDArray[Any]],
-    rows: Mapping[str, NDArray[Any]],
-    offsets: NDArray[np.int64],
-    positions: NDArray[np.int64],
-) -> DocumentColumns:
-    """Return the documents at some positions, whose ids are given."""
-    begin, end = offsets[positions], offsets[positions + 1]
-    runs = [slice(*bounds) for bounds in zip(begin.tolist(), end.tolist(), strict=True)]
-    return DocumentColumns(
-        ids,
-        {name: column[positions] for name, column in documents.items()},
-        {name: np.concatenate([column[run] for run in runs]) for name, column in rows.items()},
-        offsets_of(end - begin) if rows else np.zeros(len(ids) + 1, np.int64),
+    schema = segment.schema
+    all_columns = kept or _VECTOR not in schema
+    return segment.batch(
+        documents, [name for name in schema if all_columns or schema[name].per == "document"]
     )
 
 
-def concatenated(parts: Sequence[DocumentColumns]) -> DocumentColumns:
-    """Return the documents of all parts, at least one, of the same columns."""
-    if len(parts) == 1:
-        return parts[0]
-    return DocumentColumns(
-        [document_id for part in parts for document_id in part.document_ids],
-        {n: np.concatenate([part.documents[n] for part in parts]) for n in parts[0].documents},
-        {n: np.concatenate([part.rows[n] for part in parts]) for n in parts[0].rows},
-        offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
-    )
-
-
-def joined(
-    ids: Sequence[DocumentId], parts: Sequence[Mapping[str, NDArray[Any]]]
-) -> DocumentColumns:
+def joined(ids: Sequence[DocumentId], parts: Sequence[Mapping[str, NDArray[Any]]]) -> Batch:
     """Return documents of which there are the columns of each, at least one."""
     named = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     per_row = {_TOKEN, _BASIS, _scale_of(_TOKEN), _scale_of(_BASIS)}
     rows = {name: array for name, array in named.items() if name in per_row}
     main = _TOKEN if _TOKEN in rows else _BASIS
-    return DocumentColumns(
+    return Batch(
         ids,
         {name: array for name, array in named.items() if name not in per_row},
         rows,

@@ -15,8 +15,8 @@ from tqdm.auto import tqdm
 
 from ..spectral.background import Background, Queries
 from ..storage import DocumentId, Snapshot, Transaction
+from ..storage.batch import Batch
 from ..tokens import TokenBatch
-from .columns import DocumentColumns
 from .rerank import Reranker
 from .results import Found
 
@@ -115,7 +115,7 @@ class DocumentStore(Protocol):
 
     def columns(
         self, state: Snapshot, ids: list[DocumentId] | None, batch_size: int, kept: bool
-    ) -> Iterator[DocumentColumns]:
+    ) -> Iterator[Batch]:
         """Yield documents, by default all in the order of insertion, in batches.
 
         With ``kept`` they have all their columns, otherwise at least those of their vectors.

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from ..errors import UnknownDocumentError
 from ..spectral.background import Background
 from ..storage import DocumentId, Segment, Snapshot, Transaction
+from ..storage.batch import Batch
 from ..storage.manifest import SegmentRecord
 from . import columns
 from .ann.accelerator import Accelerator
 from .codecs import Codec
 from .collection import Collection, store_background, stored_background
-from .columns import DocumentColumns
 from .documents import (
     Allowed,
     Companion,
@@ -107,7 +107,7 @@ class LocalDocuments:
                 if codec.labelled:
                     first = transaction.meta.get("next_label", 0)
                     transaction.meta["next_label"] = first + len(ids)
-                    documents = documents.with_labels(first)
+                    documents = columns.with_labels(documents, first)
                 transaction.append(
                     ids,
                     documents=documents.documents,
@@ -213,7 +213,7 @@ class LocalDocuments:
 
     def columns(
         self, state: Snapshot, ids: list[DocumentId] | None, batch_size: int, kept: bool
-    ) -> Iterator[DocumentColumns]:
+    ) -> Iterator[Batch]:
         if ids is not None:
             rows = _located(state, ids)
         else:
@@ -225,7 +225,7 @@ class LocalDocuments:
             # One run of documents of a segment after the other, in whatever order they come.
             owners = np.searchsorted(state.starts, part, side="right")
             runs = np.split(part, np.flatnonzero(np.diff(owners)) + 1)
-            yield columns.concatenated(
+            yield Batch.concatenate(
                 [
                     columns.chosen(segment, local, kept)
                     for run in runs

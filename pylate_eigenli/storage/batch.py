@@ -1,18 +1,18 @@
-"""Batch: documents in memory, before they are written to a segment or after they are read."""
+"""Batch: documents in memory, on their way to or from wherever they are kept."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from .columns import storable
-from .ids import DocumentId, IdColumn
-from .ragged import Array, Ragged, offsets_of
+from .columns import Array, storable
+from .ids import DocumentId, EncodedIds, offsets_of
 
 
 class ColumnType(NamedTuple):
@@ -35,25 +35,28 @@ class Batch:
 
     Attributes
     ----------
-    ids
+    document_ids
         The ids of the ``n`` documents.
     documents
         Arrays of shape ``(n, ...)`` by name: one entry per document.
     rows
-        Arrays of shape ``(n_rows, ...)`` by name: a run of rows per document.
+        Arrays of shape ``(offsets[-1], ...)`` by name: a run of rows per document.
+    offsets
+        int64 of shape ``(n + 1,)``: document ``i`` owns the rows ``offsets[i]:offsets[i + 1]``.
     """
 
-    ids: IdColumn
+    document_ids: Sequence[DocumentId]
     documents: Mapping[str, Array]
-    rows: Ragged
+    rows: Mapping[str, Array]
+    offsets: NDArray[np.int64]
 
     @classmethod
-    def build(
+    def checked(
         cls,
         ids: Sequence[DocumentId],
         documents: Mapping[str, object],
         rows: Mapping[str, object],
-        lengths: object | None,
+        lengths: ArrayLike | None,
     ) -> Batch:
         """Return a batch of arrays given by a caller, after checking that they fit together."""
         if shared := documents.keys() & rows.keys():
@@ -62,49 +65,78 @@ class Batch:
         n_rows = int(counts.sum())
         per_document = _checked_columns(documents, len(ids), f"{len(ids)} documents")
         per_row = _checked_columns(rows, n_rows, f"lengths that sum to {n_rows}")
-        return cls(IdColumn.encode(ids), per_document, Ragged(per_row, offsets_of(counts)))
+        batch = cls(ids, per_document, per_row, offsets_of(counts))
+        batch.costs  # noqa: B018  # refuses ids that cannot be encoded
+        return batch
 
     @classmethod
-    def concatenate(cls, batches: Sequence[Batch]) -> Batch:
-        """Return the documents of all batches, as a copy."""
+    def concatenate(cls, parts: Sequence[Batch]) -> Batch:
+        """Return the documents of all parts, at least one, of the same columns."""
+        if len(parts) == 1:
+            return parts[0]
         return cls(
-            IdColumn.concatenate([batch.ids for batch in batches]),
-            {
-                name: np.concatenate([batch.documents[name] for batch in batches])
-                for name in batches[0].documents
-            },
-            Ragged.concatenate([batch.rows for batch in batches]),
+            [document_id for part in parts for document_id in part.document_ids],
+            {n: np.concatenate([part.documents[n] for part in parts]) for n in parts[0].documents},
+            {n: np.concatenate([part.rows[n] for part in parts]) for n in parts[0].rows},
+            offsets_of(np.concatenate([np.diff(part.offsets) for part in parts])),
         )
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.document_ids)
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a column of this name."""
+        return name in self.documents or name in self.rows
+
+    def column(self, name: str) -> Array:
+        """Return a column: one entry per document, or per row."""
+        return self.documents[name] if name in self.documents else self.rows[name]
+
+    def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
+        """Return the ids of the documents at ``rows``, by default of all."""
+        chosen = range(len(self)) if rows is None else rows.tolist()
+        return [self.document_ids[row] for row in chosen]
 
     @property
     def schema(self) -> Schema:
         """The type of every column."""
         return {
             name: ColumnType(per, column.dtype, column.shape[1:])
-            for per, columns in (("document", self.documents), ("row", self.rows.columns))
+            for per, columns in (("document", self.documents), ("row", self.rows))
             for name, column in columns.items()
         }
 
+    @cached_property
     def costs(self) -> NDArray[np.int64]:
-        """Return the bytes of each document in a segment, int64 of shape ``(n,)``."""
-        offset_bytes = self.rows.offsets.itemsize
-        costs = self.ids.text.lengths + offset_bytes + _entry_bytes(self.documents)
-        if self.rows.columns:
-            costs += self.rows.lengths * _entry_bytes(self.rows.columns) + offset_bytes
+        """The bytes of each document in a segment, int64 of shape ``(n,)``."""
+        offset_bytes = self.offsets.itemsize
+        ids = np.diff(EncodedIds.encode(self.document_ids).offsets)
+        costs = ids + offset_bytes + _entry_bytes(self.documents)
+        if self.rows:
+            costs += np.diff(self.offsets) * _entry_bytes(self.rows) + offset_bytes
         return costs
 
-    def span(self, start: int, stop: int) -> Batch:
-        """Return the documents ``start:stop``, without copying their columns."""
-        documents = {name: column[start:stop] for name, column in self.documents.items()}
-        return Batch(self.ids.span(start, stop), documents, self.rows.span(start, stop))
+    def take(self, positions: NDArray[np.int64]) -> Batch:
+        """Return a copy of the documents at ``positions``."""
+        columns = take_columns(self.documents, self.rows, self.offsets, positions)
+        return Batch(self.ids(positions), *columns)
 
-    def take(self, keep: NDArray[np.bool_]) -> Batch:
-        """Return the documents where the mask ``keep``, of shape ``(n,)``, is true."""
-        documents = {name: column[keep] for name, column in self.documents.items()}
-        return Batch(self.ids.take(keep), documents, self.rows.take(keep))
+
+def take_columns(
+    documents: Mapping[str, Array],
+    rows: Mapping[str, Array],
+    offsets: NDArray[np.int64],
+    positions: NDArray[np.int64],
+) -> tuple[dict[str, Array], dict[str, Array], NDArray[np.int64]]:
+    """Return copies of both kinds of columns with the documents at ``positions``, and offsets."""
+    lengths = np.diff(offsets)[positions]
+    taken = offsets_of(lengths)
+    row_numbers = np.arange(taken[-1]) + np.repeat(offsets[positions] - taken[:-1], lengths)
+    return (
+        {name: column[positions] for name, column in documents.items()},
+        {name: column[row_numbers] for name, column in rows.items()},
+        taken,
+    )
 
 
 def check_same_schema(given: Schema, held: Schema) -> None:
@@ -142,7 +174,7 @@ def _checked_columns(columns: Mapping[str, object], length: int, what: str) -> d
 
 
 def _checked_lengths(
-    lengths: object | None, n_documents: int, rows: Mapping[str, object]
+    lengths: ArrayLike | None, n_documents: int, rows: Mapping[str, object]
 ) -> NDArray[np.int64]:
     if lengths is None and not rows:
         return np.zeros(n_documents, dtype=np.int64)

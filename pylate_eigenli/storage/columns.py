@@ -16,15 +16,17 @@ import sys
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import safetensors.numpy
+from numpy.typing import NDArray
 
 from ..errors import IndexFormatError
 from .disk import open_file, write_file
 from .manifest import FileRecord
-from .ragged import Array
+
+Array: TypeAlias = NDArray[Any]
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -82,14 +84,7 @@ class _Location(NamedTuple):
 
 
 class ColumnFile:
-    """A memory-mapped file of columns.
-
-    Parameters
-    ----------
-    folder
-        Folder of the index.
-    record
-        Name, size and checksum of the file, from the manifest.
+    """A memory-mapped file of columns, with the size and checksum that the manifest has.
 
     Raises
     ------
@@ -130,12 +125,8 @@ class ColumnFile:
     def _location(self, entry: Mapping[str, Any], data_start: int, crc32: str) -> _Location:
         start, stop = (data_start + int(offset) for offset in entry["data_offsets"])
         dtype, shape = DTYPES[entry["dtype"]], tuple(int(length) for length in entry["shape"])
-        fits = data_start <= start <= stop <= len(self._map)
-        if (
-            not fits
-            or min(shape, default=0) < 0
-            or stop - start != dtype.itemsize * math.prod(shape)
-        ):
+        fits = data_start <= start <= stop <= len(self._map) and min(shape, default=0) >= 0
+        if not fits or stop - start != dtype.itemsize * math.prod(shape):
             raise ValueError(f"{dtype}{list(shape)} is not from {start} to {stop}")
         return _Location(dtype, shape, start, stop, crc32)
 

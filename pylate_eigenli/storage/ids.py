@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
-
-from .ragged import Ragged, offsets_of
+from numpy.typing import ArrayLike, NDArray
 
 DocumentId: TypeAlias = str | int
 
@@ -40,72 +38,53 @@ def checked_ids(documents_ids: Iterable[object]) -> list[DocumentId]:
     return [checked_id(document_id) for document_id in documents_ids]
 
 
+def offsets_of(lengths: ArrayLike) -> NDArray[np.int64]:
+    """Return the offsets of runs of these lengths: the start of each, and the end of the last."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+
+
 @dataclass(frozen=True, eq=False)
-class IdColumn:
+class EncodedIds:
     """Encoded ids of consecutive documents, decoded only for the requested rows.
 
     Attributes
     ----------
     text
-        One uint8 column ``"text"`` with the UTF-8 bytes of all ids; integers are decimal digits.
+        uint8: the UTF-8 bytes of all ids; integers are decimal digits.
+    offsets
+        Id ``i`` has the bytes ``offsets[i]:offsets[i + 1]``; int64 of shape ``(n + 1,)``.
     is_integer
-        bool of shape ``(n_documents,)``: true for an ``int``, false for a ``str``.
+        bool of shape ``(n,)``: true for an ``int``, false for a ``str``.
 
     Examples
     --------
-    >>> column = IdColumn.encode(["doc", 7, "7"])
-    >>> column.decode()
-    ['doc', 7, '7']
-    >>> column.decode(np.array([1]))
-    [7]
+    >>> EncodedIds.encode(["doc", 7, "7"]).decode(np.array([2, 1]))
+    ['7', 7]
     """
 
-    text: Ragged
+    text: NDArray[np.uint8]
+    offsets: NDArray[np.int64]
     is_integer: NDArray[np.bool_]
 
     @classmethod
-    def encode(cls, documents_ids: Sequence[DocumentId]) -> IdColumn:
+    def encode(cls, documents_ids: Sequence[DocumentId]) -> EncodedIds:
         """Encode ids from :func:`checked_ids`."""
         encoded = [_encoded(document_id) for document_id in documents_ids]
-        text = np.frombuffer(b"".join(encoded), dtype=np.uint8)
         integers = [not isinstance(document_id, str) for document_id in documents_ids]
-        offsets = offsets_of([len(one) for one in encoded])
-        return cls(Ragged({"text": text}, offsets), np.array(integers, dtype=bool))
-
-    @classmethod
-    def concatenate(cls, parts: Sequence[IdColumn]) -> IdColumn:
-        """Return the ids of all parts, as a copy."""
         return cls(
-            Ragged.concatenate([part.text for part in parts]),
-            np.concatenate([part.is_integer for part in parts]),
+            np.frombuffer(b"".join(encoded), dtype=np.uint8),
+            offsets_of([len(one) for one in encoded]),
+            np.array(integers, dtype=bool),
         )
-
-    def __len__(self) -> int:
-        return len(self.text)
-
-    def span(self, start: int, stop: int) -> IdColumn:
-        """Return the ids of documents ``start:stop``, without copying their text."""
-        return IdColumn(self.text.span(start, stop), self.is_integer[start:stop])
-
-    def take(self, keep: NDArray[np.bool_]) -> IdColumn:
-        """Return the ids where the mask ``keep`` is true."""
-        return IdColumn(self.text.take(keep), self.is_integer[keep])
 
     def decode(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
         """Return the ids of ``rows``, in this order; by default all ids."""
-        text = self.text.columns["text"].data
-        starts, ends, integers = self.text.offsets[:-1], self.text.offsets[1:], self.is_integer
-        if rows is not None:
-            starts, ends, integers = starts[rows], ends[rows], integers[rows]
-        strings = [
-            str(text[start:end], "utf-8")
-            for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-        if not integers.any():
-            return list(strings)
+        text, chosen = self.text.data, slice(None) if rows is None else rows
+        bounds = (self.offsets[:-1][chosen].tolist(), self.offsets[1:][chosen].tolist())
+        strings = [str(text[start:end], "utf-8") for start, end in zip(*bounds, strict=True)]
         return [
             int(string) if integer else string
-            for string, integer in zip(strings, integers.tolist(), strict=True)
+            for string, integer in zip(strings, self.is_integer[chosen].tolist(), strict=True)
         ]
 
 

@@ -14,6 +14,9 @@ logarithmic.  A rewritten document moves to a segment at least 1.5 times as larg
 rewrites per document is logarithmic too.
 """
 
+MAX_DEAD_SHARE = 0.3
+"""Share of dead bytes above which all segments with dead documents are rewritten."""
+
 DEAD_BYTES_DIVISOR = 64
 """Dead documents are kept while they take less than this fraction of a full segment."""
 
@@ -21,9 +24,7 @@ DEAD_BYTES_DIVISOR = 64
 def plan_merges(
     segments: Sequence[Segment],
     incoming: int,
-    *,
     segment_bytes: int,
-    max_dead_share: float,
     compact: bool = False,
 ) -> list[range]:
     """Choose runs of segments; the commit rewrites each run as one segment.
@@ -36,8 +37,6 @@ def plan_merges(
         Number of new documents, which follow the segments.
     segment_bytes
         Size of a full segment. A segment of at least half this size is not merged for its size.
-    max_dead_share
-        Share of dead bytes above which all segments with dead documents are rewritten.
     compact
         Rewrite all segments that hold dead documents or are small.
 
@@ -50,7 +49,7 @@ def plan_merges(
     dead_bytes = sum(segment.nbytes - _living_bytes(segment) for segment in segments)
     total_bytes = sum(segment.nbytes for segment in segments)
     if compact or (
-        dead_bytes > max_dead_share * total_bytes
+        dead_bytes > MAX_DEAD_SHARE * total_bytes
         and dead_bytes >= segment_bytes / DEAD_BYTES_DIVISOR
     ):
         return _loose_runs(segments, incoming, segment_bytes)

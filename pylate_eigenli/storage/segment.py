@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import IndexFormatError
-from .batch import Batch, Schema
-from .columns import ColumnFile, write_columns
+from .batch import Batch, Schema, take_columns
+from .columns import Array, ColumnFile, write_columns
 from .ids import DocumentId
 from .manifest import FileRecord, SegmentRecord, dead_name
-from .ragged import Array
-from .segment_file import SegmentFile, write_segment
+from .segment_file import SegmentFile
 
 _DEAD = "dead"
 
@@ -50,11 +49,6 @@ class Segment:
         self.alive.flags.writeable = False
 
     @classmethod
-    def write(cls, folder: Path, uid: int, batch: Batch) -> Segment:
-        """Write a batch as segment ``uid``, and open it."""
-        return cls.open(folder, write_segment(folder, uid, batch), known={})
-
-    @classmethod
     def open(cls, folder: Path, record: SegmentRecord, known: dict[FileRecord, Segment]) -> Segment:
         """Open a segment, or reuse an open one.
 
@@ -66,11 +60,6 @@ class Segment:
             file = SegmentFile(folder, record) if segment is None else segment.file
             segment = known[record.data] = cls(file, record, read_alive(folder, record))
         return segment
-
-    @property
-    def uid(self) -> int:
-        """Number of the segment; equal numbers mean equal columns."""
-        return self.record.uid
 
     @property
     def n_documents(self) -> int:
@@ -116,11 +105,8 @@ class Segment:
     def find(self, wanted: dict[DocumentId, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Look up many documents at once.
 
-        Returns
-        -------
-        numbers, rows
-            For every wanted document that is alive in this segment, its number in ``wanted`` and
-            its row; two int64 arrays of equal length, in no particular order.
+        Returns the numbers in ``wanted`` of those that are alive in this segment, and their rows:
+        two int64 arrays of equal length, in no particular order.
         """
         held = self.file.row_of
         common = list(wanted.keys() & held.keys())  # takes time in the size of the smaller side
@@ -140,31 +126,34 @@ class Segment:
         """Write new tombstones to a file of ``generation``, and return the saved segment."""
         if self.record.dead is not None or not self.record.dead_count:
             return self
-        path = folder / dead_name(self.uid, generation)
+        path = folder / dead_name(self.record.uid, generation)
         dead = write_columns(path, {_DEAD: np.packbits(~self.alive)})
         return Segment(self.file, replace(self.record, dead=dead), self.alive)
 
+    def batch(self, rows: NDArray[np.int64], names: Container[str]) -> Batch:
+        """Return the documents at ``rows``, with those of their columns that ``names`` has."""
+        documents, per_row = (
+            {
+                name: self.column(name)
+                for name, kind in self.schema.items()
+                if kind.per == per and name in names
+            }
+            for per in ("document", "row")
+        )
+        return Batch(self.ids(rows), *take_columns(documents, per_row, self.offsets, rows))
+
     def living(self) -> Batch:
         """Return the living documents."""
-        batch = self.file.batch()
-        return batch if self.n_alive == self.n_documents else batch.take(self.alive)
+        return self.batch(np.flatnonzero(self.alive), self.schema)
 
 
 def bury(
     segments: Iterable[Segment], wanted: dict[DocumentId, int]
 ) -> tuple[list[Segment], NDArray[np.bool_]]:
-    """Mark documents dead, and drop segments without living documents.
+    """Mark documents, numbered from 0, as dead, and drop segments without living documents.
 
-    Parameters
-    ----------
-    wanted
-        Documents to mark, numbered from 0.
-
-    Returns
-    -------
-    segments, found
-        The remaining segments, and a mask of shape ``(len(wanted),)``: true for documents that
-        were alive.
+    Returns the remaining segments, and a mask of shape ``(len(wanted),)``: true for documents that
+    were alive.
     """
     remaining, found = [], np.zeros(len(wanted), dtype=bool)
     for segment in segments:

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 
 from ..errors import IndexFormatError
 from .batch import Batch, ColumnType, Schema
-from .columns import ColumnFile, write_columns
-from .ids import DocumentId, IdColumn
+from .columns import Array, ColumnFile, write_columns
+from .ids import DocumentId, EncodedIds
 from .manifest import SegmentRecord, segment_name
-from .ragged import Array, Ragged
 
 # The stored name of a column starts with its kind, per document or per row: "document.length".
 _PER_DOCUMENT, _PER_ROW = "document", "row"
@@ -23,18 +22,19 @@ _ID_TEXT, _ID_OFFSETS, _ID_IS_INTEGER = "id.text", "id.offsets", "id.is_integer"
 
 def write_segment(folder: Path, uid: int, batch: Batch) -> SegmentRecord:
     """Write the documents of a batch as segment ``uid``."""
-    columns = {
-        _ID_TEXT: batch.ids.text.columns["text"],
-        _ID_OFFSETS: batch.ids.text.offsets,
+    ids = EncodedIds.encode(batch.document_ids)
+    columns: dict[str, Array] = {
+        _ID_TEXT: ids.text,
+        _ID_OFFSETS: ids.offsets,
         **{f"{_PER_DOCUMENT}.{name}": column for name, column in batch.documents.items()},
-        **{f"{_PER_ROW}.{name}": column for name, column in batch.rows.columns.items()},
+        **{f"{_PER_ROW}.{name}": column for name, column in batch.rows.items()},
     }
-    if batch.ids.is_integer.any():
-        columns[_ID_IS_INTEGER] = batch.ids.is_integer
-    if batch.rows.columns:
-        columns[_ROW_OFFSETS] = batch.rows.offsets
+    if ids.is_integer.any():
+        columns[_ID_IS_INTEGER] = ids.is_integer
+    if batch.rows:
+        columns[_ROW_OFFSETS] = batch.offsets
     data = write_columns(folder / segment_name(uid), columns)
-    return SegmentRecord(data, documents=len(batch), rows=int(batch.rows.offsets[-1]))
+    return SegmentRecord(data, documents=len(batch), rows=int(batch.offsets[-1]))
 
 
 class SegmentFile(ColumnFile):
@@ -45,26 +45,24 @@ class SegmentFile(ColumnFile):
         self._record = record
         n = record.documents
         own = {
-            _ID_TEXT: (np.uint8, 1, None),
-            _ID_OFFSETS: (np.int64, 1, n + 1),
-            _ID_IS_INTEGER: (np.bool_, 1, n),
-            _ROW_OFFSETS: (np.int64, 1, n + 1),
+            _ID_TEXT: (np.uint8, None),
+            _ID_OFFSETS: (np.int64, n + 1),
+            _ID_IS_INTEGER: (np.bool_, n),
+            _ROW_OFFSETS: (np.int64, n + 1),
         }
-        others = {_PER_DOCUMENT: (None, None, n), _PER_ROW: (None, None, record.rows)}
+        others = {_PER_DOCUMENT: n, _PER_ROW: record.rows}
         for name in (*self.names, *{_ID_TEXT, _ID_OFFSETS}.difference(self.names)):
-            expected = own.get(name, others.get(name.partition(".")[0]))
-            if expected is None or name not in self.names:
+            kind = name.partition(".")[0]
+            if name not in self.names or (name not in own and kind not in others):
                 raise IndexFormatError(f"{self.path} has no column {name!r}, or should have none")
-            dtype, ndim, length = expected
             shape = self.shape(name)
+            dtype, length = own[name] if name in own else (None, others[kind])
             if length is not None and shape[:1] != (length,):
                 raise IndexFormatError(
                     f"column {name!r} of {self.path} has shape {shape}, "
                     f"but the manifest has {n} documents and {record.rows} rows"
                 )
-            if (dtype or self.dtype(name)) != self.dtype(name) or (ndim or len(shape)) != len(
-                shape
-            ):
+            if dtype is not None and (self.dtype(name) != dtype or len(shape) != 1):
                 raise IndexFormatError(f"column {name!r} of {self.path} is of the wrong type")
 
     @cached_property
@@ -98,23 +96,16 @@ class SegmentFile(ColumnFile):
         return offsets
 
     @cached_property
-    def ids(self) -> IdColumn:
+    def ids(self) -> EncodedIds:
         """The encoded ids of the documents."""
-        letters = self.read(_ID_TEXT)
-        text = Ragged({"text": letters}, self._offsets(_ID_OFFSETS, len(letters)))
+        text = self.read(_ID_TEXT)
         if _ID_IS_INTEGER in self.names:
-            return IdColumn(text, self.read(_ID_IS_INTEGER))
-        return IdColumn(text, np.zeros(self._record.documents, dtype=bool))
+            is_integer = self.read(_ID_IS_INTEGER)
+        else:
+            is_integer = np.zeros(self._record.documents, dtype=bool)
+        return EncodedIds(text, self._offsets(_ID_OFFSETS, len(text)), is_integer)
 
     @cached_property
     def row_of(self) -> dict[DocumentId, int]:
         """The row of each id, built at the first lookup."""
         return {document_id: row for row, document_id in enumerate(self.ids.decode())}
-
-    def batch(self) -> Batch:
-        """Return all documents as mapped arrays."""
-        documents, rows = (
-            {name: self.column(name) for name, kind in self.schema.items() if kind.per == per}
-            for per in (_PER_DOCUMENT, _PER_ROW)
-        )
-        return Batch(self.ids, documents, Ragged(rows, self.offsets))

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .columns import ColumnFile, write_columns
-from .ids import DocumentId, checked_id, checked_ids
+from .columns import Array, ColumnFile, write_columns
+from .ids import DocumentId, checked_id, checked_ids, offsets_of
 from .manifest import FileRecord, Manifest
-from .ragged import Array, offsets_of
 from .segment import Segment
 
 _ARRAY = "array."

@@ -17,7 +17,6 @@ from .snapshot import Snapshot, read_collection
 from .transaction import Transaction
 
 SEGMENT_BYTES = 64 * 2**20
-MAX_DEAD_SHARE = 0.3
 
 # A retry is needed only if a writer commits while the files are being opened.
 _OPEN_ATTEMPTS = 100
@@ -36,9 +35,6 @@ class Store:
     segment_bytes
         Size of a full segment file. A writer keeps as many bytes in memory before it writes one.
         Readers map every segment, which takes one file descriptor each before Python 3.13.
-    max_dead_share
-        Maximal share of the bytes of removed and replaced documents. Above it, a commit rewrites
-        their segments.
     override
         Start from an empty index, without reading the old one, which may be damaged. The first
         commit replaces the old one; until then it stays on disk.
@@ -61,16 +57,12 @@ class Store:
         path: str | os.PathLike[str],
         *,
         segment_bytes: int = SEGMENT_BYTES,
-        max_dead_share: float = MAX_DEAD_SHARE,
         override: bool = False,
     ) -> None:
         if segment_bytes < 1:
             raise ValueError(f"segment_bytes must be positive, not {segment_bytes}")
-        if not 0 < max_dead_share <= 1:
-            raise ValueError(f"max_dead_share must be in (0, 1], not {max_dead_share}")
         self.path = Path(path)
         self._segment_bytes = segment_bytes
-        self._max_dead_share = max_dead_share
         self._overriding = override
         self._snapshot: Snapshot | None = None
         self._swapping = threading.Lock()
@@ -91,11 +83,6 @@ class Store:
     def is_overriding(self) -> bool:
         """Whether the next commit replaces the index that is on disk."""
         return self._overriding
-
-    @property
-    def nbytes(self) -> int:
-        """Size of the files of the snapshot in bytes."""
-        return self.snapshot.nbytes
 
     def refresh(self) -> bool:
         """Load the newest committed state, and return whether it is a new one."""
@@ -124,12 +111,7 @@ class Store:
             if not base.generation:
                 # From now on, files without a manifest mean that it was lost.
                 base.manifest.write(self.path)
-            transaction = Transaction(
-                self.path,
-                base,
-                segment_bytes=self._segment_bytes,
-                max_dead_share=self._max_dead_share,
-            )
+            transaction = Transaction(self.path, base, self._segment_bytes)
             try:
                 if self._overriding:
                     transaction.clear()
@@ -150,13 +132,7 @@ class Store:
             transaction.compact()
 
     def verify(self) -> list[str]:
-        """Check every byte of the committed state on disk.
-
-        Returns
-        -------
-        list of str
-            One line per damaged file or column; empty if there is no damage.
-        """
+        """Check every byte of the committed state on disk; return a line per damage."""
         while True:
             try:
                 manifest = Manifest.read(self.path)

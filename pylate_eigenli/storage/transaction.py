@@ -8,16 +8,16 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
+
+from numpy.typing import ArrayLike
 
 from ..errors import UnknownDocumentError
 from .batch import Batch, check_same_schema
-from .columns import storable
+from .columns import Array, storable
 from .ids import DocumentId, checked_ids
 from .manifest import Manifest, collect_garbage, collection_name
 from .merging import plan_merges
-from .ragged import Array
 from .segment import Segment, bury
 from .snapshot import Snapshot, read_collection, write_collection
 from .writer import SegmentWriter
@@ -52,14 +52,11 @@ class Transaction:
     (['a'], 'colbert')
     """
 
-    def __init__(
-        self, folder: Path, base: Snapshot, *, segment_bytes: int, max_dead_share: float
-    ) -> None:
+    def __init__(self, folder: Path, base: Snapshot, segment_bytes: int) -> None:
         self.base = base
         self.meta = _json_copy(base.manifest.meta)
         self._folder = folder
         self._segment_bytes = segment_bytes
-        self._max_dead_share = max_dead_share
         self._uids = itertools.count(base.manifest.next_uid)
         self._kept = list(base.segments)
         self._writer = self._new_writer()
@@ -73,7 +70,7 @@ class Transaction:
         documents_ids: Iterable[DocumentId],
         documents: Mapping[str, object] | None = None,
         rows: Mapping[str, object] | None = None,
-        lengths: object | None = None,
+        lengths: ArrayLike | None = None,
     ) -> None:
         """Add documents, and replace documents with the same ids.
 
@@ -95,7 +92,7 @@ class Transaction:
         """
         self._check_usable()
         ids = checked_ids(documents_ids)
-        batch = Batch.build(ids, documents or {}, rows or {}, lengths)
+        batch = Batch.checked(ids, documents or {}, rows or {}, lengths)
         if not ids:
             return
         schema = self._kept[0].schema if self._kept else self._writer.schema
@@ -152,34 +149,24 @@ class Transaction:
             raise TypeError(f"the name of an array is a non-empty str, not {name!r}")
         self._collection[name] = storable(array, f"array {name!r}").copy()
 
-    @property
-    def collection(self) -> Mapping[str, Array]:
-        """The arrays of the whole collection after this transaction; read-only."""
-        return MappingProxyType(self._collection)
-
-    def drop_collection(self, name: str) -> None:
-        """Delete an array of the whole collection."""
-        self._check_usable()
-        del self._collection[name]
-
     def compact(self) -> None:
         """Let the commit rewrite segments that hold dead documents or are small."""
         self._check_usable()
         self._compact = True
 
     def commit(self) -> Snapshot:
-        """Commit the changes; only :meth:`Store.transaction` calls this.
+        """Commit the changes, and return the new state, or ``base`` if nothing changed.
 
-        Returns
-        -------
-        Snapshot
-            The new state, or ``base`` if nothing changed.
+        Only :meth:`Store.transaction` calls this.
         """
         self._check_usable()
         meta = _json_copy(self.meta)
         segments = [*self._kept, *self._writer.segments]
         changed = self._is_changed(segments, meta)
-        runs = self._plan(segments) if changed or self._compact else []
+        runs: list[range] = []
+        if changed or self._compact:
+            n_new = self._writer.n_pending
+            runs = plan_merges(segments, n_new, self._segment_bytes, self._compact)
         if not changed and not runs:
             return self.base
         generation = self.base.generation + 1
@@ -223,15 +210,6 @@ class Transaction:
         before = self.base.collection
         return self._collection.keys() != before.keys() or any(
             self._collection[name] is not before[name] for name in before
-        )
-
-    def _plan(self, segments: Sequence[Segment]) -> list[range]:
-        return plan_merges(
-            segments,
-            self._writer.n_pending,
-            segment_bytes=self._segment_bytes,
-            max_dead_share=self._max_dead_share,
-            compact=self._compact,
         )
 
     def _merged(self, segments: Sequence[Segment], runs: Sequence[range]) -> list[Segment]:

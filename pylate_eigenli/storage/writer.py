@@ -9,20 +9,11 @@ import numpy as np
 
 from .batch import Batch, Schema
 from .segment import Segment
+from .segment_file import write_segment
 
 
 class SegmentWriter:
-    """Buffers documents until they fill a segment.
-
-    Parameters
-    ----------
-    folder
-        Folder of the index.
-    segment_bytes
-        Size of a full segment. A larger document gets its own segment.
-    uids
-        Iterator over the numbers of new segments.
-    """
+    """Buffers documents until they fill a segment; a larger document gets its own segment."""
 
     def __init__(self, folder: Path, segment_bytes: int, uids: Iterator[int]) -> None:
         self.segments: list[Segment] = []
@@ -42,7 +33,7 @@ class SegmentWriter:
 
     def add(self, batch: Batch) -> None:
         """Add a copy of the documents of a batch."""
-        ends = np.cumsum(batch.costs())
+        ends = np.cumsum(batch.costs)
         start = taken = 0
         while start < len(batch):
             room = self._segment_bytes - self._pending_bytes
@@ -52,8 +43,7 @@ class SegmentWriter:
                     self.flush()
                     continue
                 stop = start + 1
-            # concatenate copies the arrays.
-            self._pending.append(Batch.concatenate([batch.span(start, stop)]))
+            self._pending.append(batch.take(np.arange(start, stop)))
             self._pending_bytes += int(ends[stop - 1]) - taken
             self.n_pending += stop - start
             start, taken = stop, int(ends[stop - 1])
@@ -61,8 +51,8 @@ class SegmentWriter:
     def flush(self) -> None:
         """Write the buffered documents as a segment."""
         if pending := self.drain():
-            batch = Batch.concatenate(pending)
-            self.segments.append(Segment.write(self._folder, next(self._uids), batch))
+            record = write_segment(self._folder, next(self._uids), Batch.concatenate(pending))
+            self.segments.append(Segment.open(self._folder, record, known={}))
 
     def drain(self) -> list[Batch]:
         """Return and clear the buffer without writing it."""

@@ -5,37 +5,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pylate_eigenli.storage.ids import IdColumn, checked_id, checked_ids
+from pylate_eigenli.storage.ids import EncodedIds, checked_id, checked_ids
 
 document_ids = st.lists(st.one_of(st.text(), st.integers()))
 
 
-class TestIdColumn:
+class TestEncodedIds:
     @given(document_ids)
     def test_decoding_gives_back_ids_of_the_same_type(self, ids):
-        decoded = IdColumn.encode(ids).decode()
+        decoded = EncodedIds.encode(ids).decode()
         assert decoded == ids
         assert [type(i) for i in decoded] == [type(i) for i in ids]
 
-    @given(st.lists(document_ids, min_size=1))
-    def test_concatenating_joins_the_lists(self, parts):
-        joined = IdColumn.concatenate([IdColumn.encode(part) for part in parts])
-        assert joined.decode() == [i for part in parts for i in part]
-
     @given(document_ids, st.data())
-    def test_spans_masks_and_rows_select_ids(self, ids, data):
-        column = IdColumn.encode(ids)
-        start = data.draw(st.integers(0, len(ids)))
-        stop = data.draw(st.integers(start, len(ids)))
+    def test_rows_select_ids(self, ids, data):
         keep = data.draw(st.lists(st.booleans(), min_size=len(ids), max_size=len(ids)))
         kept = [i for i, is_kept in zip(ids, keep, strict=True) if is_kept]
-        assert column.span(start, stop).decode() == ids[start:stop]
-        assert column.take(np.array(keep, dtype=bool)).decode() == kept
-        assert column.decode(np.flatnonzero(keep)) == kept
+        assert EncodedIds.encode(ids).decode(np.flatnonzero(keep)) == kept
 
     def test_a_lone_surrogate_is_refused(self):
         with pytest.raises(ValueError, match=r"'bad\\ud800' is not valid Unicode"):
-            IdColumn.encode(["fine", "bad\ud800"])
+            EncodedIds.encode(["fine", "bad\ud800"])
 
 
 class TestCheckedIds:

@@ -23,14 +23,8 @@ class Sizes:
         return self.n_documents * DOCUMENT_BYTES
 
 
-def plan(segments, incoming=0, documents_per_segment=64, max_dead_share=0.3, compact=False):
-    return plan_merges(
-        segments,
-        incoming,
-        segment_bytes=documents_per_segment * DOCUMENT_BYTES,
-        max_dead_share=max_dead_share,
-        compact=compact,
-    )
+def plan(segments, incoming=0, documents_per_segment=64, compact=False):
+    return plan_merges(segments, incoming, documents_per_segment * DOCUMENT_BYTES, compact)
 
 
 def carry_out(segments, incoming, documents_per_segment, **options):

@@ -12,20 +12,20 @@ from numpy.typing import NDArray
 from ...errors import UnknownDocumentError
 from ...spectral.background import Background
 from ...storage import DocumentId, Snapshot
+from ...storage.batch import Batch
 from ...storage.ids import checked_ids
 from ...storage.trust import is_signed, sign, untrusted
 from ...tokens import TokenBatch
 from .. import columns, databases
 from ..codecs import VectorCodec
 from ..collection import Collection, store_background, stored_background
-from ..columns import DocumentColumns
 from ..documents import Companion, Progress, SearchRequest, Subset, TokenBatches
 from ..inputs import subset_per_query
 from ..results import Found
 from ..settings import SVSettings
 from .limits import check_dimension
 from .payload import from_bytes, to_bytes
-from .upload import Batch, Uploader, listed, verify
+from .upload import Upload, Uploader, listed, verify
 
 _SCAN_BYTES = 16 << 20
 _FETCHED_AT_ONCE = 1000
@@ -145,7 +145,7 @@ class DatabaseDocuments:
         encoded = (self._encoded(*batch) for batch in batches(dim))
         self.upload(encoded, progress)
 
-    def _encoded(self, ids: list[DocumentId], tokens: TokenBatch) -> DocumentColumns:
+    def _encoded(self, ids: list[DocumentId], tokens: TokenBatch) -> Batch:
         state = self._collection.snapshot
         codec, documents = self._collection.codec(state, tokens.dim).encode(ids, tokens)
         if self._collection.dim(state) is None and not self.prepare(tokens.dim, codec):
@@ -180,7 +180,7 @@ class DatabaseDocuments:
         self._override = False
         return True
 
-    def upload(self, batches: Iterable[DocumentColumns], progress: Progress) -> None:
+    def upload(self, batches: Iterable[Batch], progress: Progress) -> None:
         """Send encoded documents, and check that all arrive.
 
         Call :meth:`prepare` before the first batch is read.
@@ -201,7 +201,7 @@ class DatabaseDocuments:
                 rows = None
                 if codec.settings.keeps_rows:
                     rows = to_bytes(columns.without_vectors(batch))
-                uploader.put(Batch(ids, vectors.numpy(), rows))
+                uploader.put(Upload(ids, vectors.numpy(), rows))
                 matrices = matrices + codec.encoder.matrix_sum(vectors)
         if sent:
             verify(self._database, list(sent))
@@ -301,7 +301,7 @@ class DatabaseDocuments:
 
     def columns(
         self, state: Snapshot, ids: list[DocumentId] | None, batch_size: int, kept: bool
-    ) -> Iterator[DocumentColumns]:
+    ) -> Iterator[Batch]:
         database = self._opened(state)
         if database is None:
             _check_known(ids or [], {})
@@ -323,7 +323,7 @@ def _vectors(
         yield part, np.stack([known[document_id] for document_id in part])
 
 
-def _rows(ids: list[DocumentId], data: Mapping[DocumentId, bytes] | None) -> DocumentColumns:
+def _rows(ids: list[DocumentId], data: Mapping[DocumentId, bytes] | None) -> Batch:
     """Return fetched documents as columns."""
     return columns.of_nothing(ids) if data is None else from_bytes(ids, [data[i] for i in ids])
 

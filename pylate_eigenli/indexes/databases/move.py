@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from ...spectral.settings import check_choice
+from ...storage.batch import Batch
 from ...vectors.encoder import VectorEncoder
 from ...vectors.projection import SVProjection
 from .. import columns, databases
 from ..base import DocumentIndex
 from ..codecs import VectorCodec
-from ..columns import DocumentColumns
 from ..documents import progress_bar
 from ..single_vector import EigenLISVIndex
 from .documents import DatabaseDocuments
@@ -108,7 +108,7 @@ def _batches(
     store: DatabaseDocuments,
     encoder: VectorEncoder,
     only_missing: bool,
-) -> Iterator[DocumentColumns]:
+) -> Iterator[Batch]:
     """Yield the documents of an index as the target keeps them; prepare the target first."""
     state, settings = index._snapshot, target.settings
     codec, dim = index._collection.codec(state), index.dim

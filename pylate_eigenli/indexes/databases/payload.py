@@ -12,16 +12,17 @@ import numpy as np
 from safetensors.numpy import load, save
 
 from ...storage import DocumentId
-from ..columns import DocumentColumns, joined
+from ...storage.batch import Batch
+from ..columns import joined
 
 
-def to_bytes(documents: DocumentColumns) -> list[bytes]:
+def to_bytes(documents: Batch) -> list[bytes]:
     """Return the bytes of each document.
 
     Examples
     --------
     >>> rows = {"token": np.arange(6, dtype=np.float32).reshape(3, 2)}
-    >>> documents = DocumentColumns(["one", "two"], {}, rows, np.array([0, 2, 3]))
+    >>> documents = Batch(["one", "two"], {}, rows, np.array([0, 2, 3]))
     >>> fetched = from_bytes(["one", "two"], to_bytes(documents))
     >>> fetched.column("token").shape, fetched.offsets.tolist()
     ((3, 2), [0, 2, 3])
@@ -34,6 +35,6 @@ def to_bytes(documents: DocumentColumns) -> list[bytes]:
     return result
 
 
-def from_bytes(ids: Sequence[DocumentId], data: Sequence[bytes]) -> DocumentColumns:
+def from_bytes(ids: Sequence[DocumentId], data: Sequence[bytes]) -> Batch:
     """Invert :func:`to_bytes` for at least one document."""
     return joined(ids, [load(one) for one in data])

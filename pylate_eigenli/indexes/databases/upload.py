@@ -27,7 +27,7 @@ _OVERHEAD = 256  # of a document: its key, its id and the names of its fields
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 
 
-class Batch(NamedTuple):
+class Upload(NamedTuple):
     """Documents to send: ids, vectors (n, D) float32 and, if kept, bytes for re-ranking."""
 
     ids: list[DocumentId]
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     rows: list[bytes] | None
 
 
-def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
+def batches(documents: Upload, bytes_per_number: int) -> Iterator[Upload]:
     """Divide documents into batches of at most ``BATCH_BYTES``, but of at least one document."""
     ids, vectors, rows = documents
     costs = np.full(len(ids), _OVERHEAD + bytes_per_number * vectors.shape[1])
@@ -48,7 +48,7 @@ def batches(documents: Batch, bytes_per_number: int) -> Iterator[Batch]:
             f"a database holds at most {MESSAGE_BYTES >> 20} MB"
         )
     for begin, end in row_ranges(offsets_of(costs), BATCH_BYTES):
-        yield Batch(ids[begin:end], vectors[begin:end], None if rows is None else rows[begin:end])
+        yield Upload(ids[begin:end], vectors[begin:end], None if rows is None else rows[begin:end])
 
 
 class Uploader:
@@ -77,7 +77,7 @@ class Uploader:
             self._stopping.set()
             self._pool.shutdown(cancel_futures=True)
 
-    def put(self, documents: Batch) -> None:
+    def put(self, documents: Upload) -> None:
         """Send documents; return when at most one batch per worker is in flight."""
         for batch in batches(documents, self._database.bytes_per_number):
             if self._database.embedded:  # embedded databases must stay in one thread
@@ -90,7 +90,7 @@ class Uploader:
     def _confirm(self) -> None:
         self._progress.update(self._sent.popleft().result())
 
-    def _send(self, batch: Batch) -> int:
+    def _send(self, batch: Upload) -> int:
         retries = self._database.options.retries
         for attempt in range(retries + 1):
             try:

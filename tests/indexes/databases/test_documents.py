@@ -17,7 +17,7 @@ from pylate_eigenli.errors import UploadError
 from pylate_eigenli.indexes import databases
 from pylate_eigenli.indexes.databases import DatabaseOptions, upload
 from pylate_eigenli.indexes.databases.limits import MAX_DIMENSIONS, check_dimension
-from pylate_eigenli.indexes.databases.upload import Batch, Uploader, back_off, batches, verify
+from pylate_eigenli.indexes.databases.upload import Upload, Uploader, back_off, batches, verify
 
 D, K, N = 24, 6, 120
 
@@ -77,7 +77,7 @@ def send(server, n=500, dim=20_000):
     with tqdm(disable=True) as progress, Uploader(server, progress) as uploader:
         for begin in range(0, n, 200):
             ids = list(range(begin, min(begin + 200, n)))
-            uploader.put(Batch(ids, np.ones((len(ids), dim), np.float32), None))
+            uploader.put(Upload(ids, np.ones((len(ids), dim), np.float32), None))
     verify(server, list(range(n)))
 
 
@@ -96,10 +96,10 @@ class TestUpload:
     def test_long_rows_make_smaller_batches_and_one_too_long_is_refused(self):
         vectors = np.zeros((4, 10), np.float32)
         rows = [bytes(10 << 20), b"", b"", bytes(10 << 20)]
-        sizes = [len(batch.ids) for batch in batches(Batch([1, 2, 3, 4], vectors, rows), 4)]
+        sizes = [len(batch.ids) for batch in batches(Upload([1, 2, 3, 4], vectors, rows), 4)]
         assert sizes == [3, 1]
         with pytest.raises(ValueError, match="document 2 takes 53 MB"):
-            list(batches(Batch([1, 2], vectors[:2], [b"", bytes(40 << 20)]), 4))
+            list(batches(Upload([1, 2], vectors[:2], [b"", bytes(40 << 20)]), 4))
 
     def test_passing_failures_are_repeated(self):
         server = FailingServer(failures=3)
