@@ -125,9 +125,7 @@ def encode_cached(
     ) as bar:
         for begin in range(done, len(texts), _TEXTS_PER_PART):
             chunk = list(texts[begin : begin + _TEXTS_PER_PART])
-            encoder = adapted(model)
-            encode = encoder.encode_queries if is_query else encoder.encode_documents
-            arrays = encode(chunk, batch_size=batch_size)
+            arrays = adapted(model).encode(chunk, is_query=is_query, batch_size=batch_size)
             tokens = torch.from_numpy(np.concatenate([np.asarray(a, np.float16) for a in arrays]))
             stored.append(TokenBatch(tokens, offsets_of([len(array) for array in arrays])))
             bar.update(len(chunk))

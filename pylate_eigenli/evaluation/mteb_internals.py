@@ -51,39 +51,18 @@ def prompt_of(prompts: Any, task_metadata: Any, *, is_query: bool) -> str | None
     return prompt
 
 
-class TaskModel:
-    """An encoder of mteb for one task, as a :class:`pylate_eigenli.models.encoder.TokenModel`.
+def encode(model: Any, batches: Any, is_query: bool, options: dict[str, Any]) -> Any:
+    """Return the several vectors that an encoder of mteb has for each item of :func:`batches`.
 
-    mteb's late-interaction models hide their ``encode``, so that mteb searches with their own
-    ``search``.
-
-    Parameters
-    ----------
-    model
-        An encoder of mteb that returns several vectors per text or image.
-    context
-        ``task_metadata``, ``hf_split`` and ``hf_subset`` of the task.
+    The encoder gets those of the options that it takes. mteb's late-interaction models hide their
+    ``encode``, so that mteb searches with their own ``search``.
     """
-
-    def __init__(self, model: Any, **context: Any) -> None:
-        self._encode = getattr(model, "encode", None) or model._encode
-        self._context = context
-
-    def encode_queries(self, queries: Any, **options: Any) -> Any:
-        """Encode the :func:`batches` of queries."""
-        return self._encoded(queries, prompt_type=prompt_type(True), **options)
-
-    def encode_documents(self, documents: Any, **options: Any) -> Any:
-        """Encode the :func:`batches` of documents."""
-        return self._encoded(documents, prompt_type=prompt_type(False), **options)
-
-    def _encoded(self, inputs: Any, **options: Any) -> Any:
-        """Encode batches with those of the options that the model has."""
-        options |= self._context
-        parameters = inspect.signature(self._encode).parameters
-        if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters.values()):
-            options = {name: value for name, value in options.items() if name in parameters}
-        return self._encode(inputs, **options)
+    encode = getattr(model, "encode", None) or model._encode
+    options = {**options, "prompt_type": prompt_type(is_query)}
+    parameters = inspect.signature(encode).parameters
+    if all(parameter.kind != parameter.VAR_KEYWORD for parameter in parameters.values()):
+        options = {name: value for name, value in options.items() if name in parameters}
+    return encode(batches, **options)
 
 
 def modalities(task_metadata: Any, *, is_query: bool) -> list[str]:

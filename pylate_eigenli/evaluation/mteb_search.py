@@ -21,7 +21,6 @@ from tqdm.auto import tqdm
 
 from .. import __version__
 from ..errors import require
-from ..models.encoder import TokenModel
 from ..models.fingerprint import fingerprint
 from ..models.text_models import adapted, is_multi_vector, load_model, takes_lists
 from ..tokens import TokenBatch, collect
@@ -206,20 +205,18 @@ class CompressedSearch:
             batch_size=encode_kwargs.get("batch_size", 32),
             num_proc=num_proc,
         )
-        options, inputs = dict(encode_kwargs), batches
-        model: TokenModel
+        options = dict(encode_kwargs)
         if takes_lists(self._encoder):
-            model = adapted(self._encoder)
             modality = self._modality(task_metadata, is_query)
             inputs = [item for batch in batches for item in batch[modality]]
             prompts = getattr(self.model, "prompts", None)
             prompt = mteb_internals.prompt_of(prompts, task_metadata, is_query=is_query)
             # Our bar shows the progress of the corpus, not that of each chunk.
             options |= {"show_progress_bar": False, **({"prompt": prompt} if prompt else {})}
+            embeddings: Any = adapted(self._encoder).encode(inputs, is_query=is_query, **options)
         else:
-            model = mteb_internals.TaskModel(self._encoder, task_metadata=task_metadata, **where)
-        encode = model.encode_queries if is_query else model.encode_documents
-        embeddings = encode(inputs, **options)
+            options |= {"task_metadata": task_metadata, **where}
+            embeddings = mteb_internals.encode(self._encoder, batches, is_query, options)
         return collect(embeddings, device="cpu", names=[f"item {i!r}" for i in dataset["id"]])
 
     def _modality(self, task_metadata: Any, is_query: bool) -> str:

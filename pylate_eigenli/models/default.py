@@ -14,6 +14,7 @@ import platform
 import string
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -65,21 +66,7 @@ def model_folder(documents: Sequence[Document]) -> Path:
 
 
 def fitted_model(documents: Sequence[Document], *, advance: Advance = ignore) -> Path:
-    """Return the folder of the model fitted to ``documents``; fit the model if it is not there.
-
-    Parameters
-    ----------
-    documents
-        A fixed sample of ``FITTED_DOCUMENTS`` of them is encoded to fit the projection.
-    advance
-        Called with the number of texts encoded since the last call, if the model is fitted.
-
-    Raises
-    ------
-    ImportError
-        If the package with the encoder's weights is not installed.
-
-    """
+    """Return the folder of the model fitted to ``documents``; fit the model if it is not there."""
     weights = _encoder_weights()
     folder = model_folder(documents)
     if folder.is_dir():
@@ -110,27 +97,17 @@ def default_model(*, advance: Advance = ignore) -> str:
 
 
 def fit_model(weights: Path, documents: Sequence[Document], *, advance: Advance = ignore) -> Any:
-    """Assemble a model from an encoder and a projection fitted to ``documents``.
+    """Assemble a model from the encoder in a folder and a projection fitted to ``documents``.
 
-    Parameters
-    ----------
-    weights
-        Folder of a Hugging Face encoder.
-    documents
-        A fixed sample of them is encoded. The projection keeps the ``EMBEDDING_SIZE`` principal
-        directions of their unit token vectors.
-    advance
-        Called with the number of texts encoded since the last call.
-
-    Returns
-    -------
-    A ``pylate.models.ColBERT`` or, without PyLate, a ``sentence_transformers.MultiVectorEncoder``.
+    The projection keeps the ``EMBEDDING_SIZE`` principal directions of the unit token vectors of a
+    fixed sample. The model is a ``pylate.models.ColBERT`` or, without PyLate, a
+    ``sentence_transformers.MultiVectorEncoder``.
     """
     project = _pylate_model if installed_library() == "pylate" else _multi_vector_model
     # With the identity as projection, the model returns the tokens of an index at full width.
     whole = adapted(project(weights, np.eye(_ENCODER_SIZE, dtype=np.float32)))
     texts = [document.text for document in _fitted_sample(documents)]
-    tokens = encode_in_chunks(whole.encode_documents, texts, advance)
+    tokens = encode_in_chunks(partial(whole.encode, is_query=False), texts, advance)
     return project(weights, principal_directions(np.concatenate(tokens), EMBEDDING_SIZE))
 
 
@@ -194,20 +171,10 @@ def _multi_vector_model(weights: Path, directions: NDArray[np.float32]) -> Any:
 
 
 def principal_directions(vectors: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """Return the directions with the most of the vectors' squared length.
+    """Return the directions with the most of the squared length of vectors (n, d).
 
-    Parameters
-    ----------
-    vectors
-        Float array of shape (vectors, dimensions). Not centred: late interaction compares
-        angles from the origin.
-    size
-        Number of directions to keep.
-
-    Returns
-    -------
-    numpy.ndarray
-        Orthonormal rows, the most important first: float32 of shape (size, dimensions).
+    They are orthonormal rows (size, d), the most important first. Vectors are not centred: late
+    interaction compares angles from the origin.
 
     Examples
     --------
@@ -215,7 +182,6 @@ def principal_directions(vectors: NDArray[np.float32], size: int) -> NDArray[np.
     >>> np.abs(principal_directions(vectors, 2))
     array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float32)
-
     """
     wide = vectors.astype(np.float64)
     _, eigenvectors = np.linalg.eigh(wide.T @ wide)

@@ -1,4 +1,4 @@
-"""The protocols of models: queries and documents in, one array of token embeddings each out."""
+"""Models as indexes use them: queries and documents in, an array of token embeddings each out."""
 
 from __future__ import annotations
 
@@ -22,32 +22,6 @@ ModelT = TypeVar("ModelT")
 
 def ignore(_: int) -> None:
     """Ignore progress."""
-
-
-class TokenModel(Protocol):
-    """A loaded model of any library; documents are texts or images.
-
-    Adapters are :class:`pylate_eigenli.models.text_models.ColBERTModel` (PyLate, VisionColBERT),
-    :class:`pylate_eigenli.models.text_models.MultiVectorModel` (sentence-transformers 6) and
-    :class:`pylate_eigenli.evaluation.mteb_internals.TaskModel` (the encoders of mteb).
-
-    Examples
-    --------
-    >>> class Letters:
-    ...     def encode_queries(self, queries, **options):
-    ...         return [np.eye(26, dtype=np.float32)[[ord(c) - 97 for c in q]] for q in queries]
-    ...     def encode_documents(self, documents, **options):
-    ...         return self.encode_queries(documents)
-    >>> model: TokenModel = Letters()
-    >>> model.encode_documents(["red"])[0].shape
-    (3, 26)
-    """
-
-    def encode_queries(self, queries: Any, **options: Any) -> list[NDArray[np.float32]]:
-        """Encode queries. Shape of each: (tokens, d), float32."""
-
-    def encode_documents(self, documents: Any, **options: Any) -> list[NDArray[np.float32]]:
-        """Encode documents. Shape of each: (tokens, d), float32."""
 
 
 class Encoder(Protocol):
@@ -94,12 +68,7 @@ class Encoder(Protocol):
 
 
 class LazyEncoder(ABC, Generic[ModelT]):
-    """A model that is loaded at its first use and that threads can share.
-
-    Parameters
-    ----------
-    name
-        Name on the Hugging Face Hub, or path of a folder.
+    """A model of the Hub or of a folder, loaded at its first use, that threads can share.
 
     Examples
     --------

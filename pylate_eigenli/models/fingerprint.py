@@ -9,7 +9,7 @@ from typing import Any
 
 _HASHED_BYTES = 1 << 20  # of each end of a file: weights can have many gigabytes
 # Attributes of PyLate's and this library's models that change the embeddings.
-_SETTINGS = (
+_SETTINGS = [
     "query_prefix",
     "document_prefix",
     "query_length",
@@ -23,18 +23,14 @@ _SETTINGS = (
     "revision",
     "max_visual_tokens",
     "image_tokens_only",
-)
+]
 
 
 def fingerprint(model: Any, name: str = "") -> str:
     """Return the fingerprint of a loaded model: of all its weights, and of its settings.
 
-    Parameters
-    ----------
-    model
-        A model of PyLate, of torch, or one that has such a model as its attribute ``model``.
-    name
-        Name or path of the model, which stands for the weights of one that has none.
+    The model is one of PyLate, of torch, or has such a model as its attribute ``model``. Its name or
+    path stands for the weights of one that has none.
 
     Examples
     --------

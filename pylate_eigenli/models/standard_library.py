@@ -36,14 +36,7 @@ _COMPILED_MODULES = {**{name: name for name in _INSPECTED.split()}, os.name: "os
 
 @dataclass(frozen=True)
 class Document:
-    """One docstring.
-
-    Parameters
-    ----------
-    id
-        Qualified name of the documented object, e.g. ``"gzip.compress"``.
-    body
-        The docstring, without indentation.
+    """A docstring without indentation, and the qualified name of the documented object.
 
     Examples
     --------
@@ -51,7 +44,6 @@ class Document:
     >>> print(document.text)
     gzip.compress
     Compress data in one shot.
-
     """
 
     id: str
@@ -69,19 +61,10 @@ class Document:
 
 
 def standard_library_documents(stdlib: Path | None = None) -> list[Document]:
-    """Collect the docstrings of the standard library.
+    """Collect the docstrings of the standard library, by default of the running interpreter.
 
-    Parameters
-    ----------
-    stdlib
-        Folder of the library's Python sources. By default that of the running interpreter.
-
-    Returns
-    -------
-    list[Document]
-        Sorted by module name and position in the source. Ids are unique, and so are docstrings:
-        if several objects share one (aliases, overrides), the first one is kept.
-
+    They are sorted by module name and position in the source. Of several objects with the same
+    docstring (aliases, overrides), the first one is kept.
     """
     stdlib = Path(sysconfig.get_path("stdlib")) if stdlib is None else stdlib
     documents: dict[str, Document] = {}
@@ -97,16 +80,8 @@ def sample(documents: Iterable[Document], size: int, *, salt: str = "") -> list[
     """Pick up to ``size`` documents, always the same ones, in the order given.
 
     The choice depends only on the ids: a smaller sample is part of a larger one, and a document
-    that is added to the library, or dropped, changes at most one place.
-
-    Parameters
-    ----------
-    documents
-        The documents to choose from.
-    size
-        Number of documents to keep, at most.
-    salt
-        Another salt gives an independent sample.
+    that is added to the library, or dropped, changes at most one place. Another salt gives an
+    independent sample.
 
     Examples
     --------
@@ -114,7 +89,6 @@ def sample(documents: Iterable[Document], size: int, *, salt: str = "") -> list[
     >>> small, large = sample(documents, 10), sample(documents, 50)
     >>> len(small), set(small) <= set(large), small == sample(documents, 10)
     (10, True, True)
-
     """
     documents = list(documents)
 

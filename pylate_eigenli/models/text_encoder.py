@@ -23,12 +23,7 @@ Encode = Callable[[Sequence[str]], list[NDArray[np.float32]]]
 class TextEncoder(LazyEncoder[TextModel]):
     """A late-interaction model as an :class:`pylate_eigenli.models.encoder.Encoder` of texts.
 
-    PyLate loads it, or sentence-transformers 6, whichever is installed.
-
-    Parameters
-    ----------
-    name
-        Name or path of the model.
+    PyLate loads it by its name or path, or sentence-transformers 6, whichever is installed.
 
     Examples
     --------
@@ -65,8 +60,7 @@ class TextEncoder(LazyEncoder[TextModel]):
     def _encode(self, texts: Sequence[str], is_query: bool) -> list[NDArray[np.float32]]:
         # Locked for one chunk, so that queries of other threads need not wait for all documents.
         with self._in_use:
-            model = self._model
-            return model.encode_queries(texts) if is_query else model.encode_documents(texts)
+            return self._model.encode(texts, is_query=is_query)
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
         """Return the token that each row of a query's embeddings belongs to."""
@@ -79,21 +73,7 @@ class TextEncoder(LazyEncoder[TextModel]):
 def encode_in_chunks(
     encode: Encode, texts: Sequence[str], advance: Advance = ignore
 ) -> list[NDArray[np.float32]]:
-    """Encode texts of similar length together, to save padding, and report progress.
-
-    Parameters
-    ----------
-    encode
-        Encodes a list of texts.
-    texts
-        The texts.
-    advance
-        Called with the number of texts encoded since the last call.
-
-    Returns
-    -------
-    One array per text, in the order of ``texts``.
-    """
+    """Encode texts of similar length together, to save padding; return them in their order."""
     order = sorted(range(len(texts)), key=lambda position: len(texts[position]), reverse=True)
     embeddings: dict[int, NDArray[np.float32]] = {}
     for start in range(0, len(order), _CHUNK):

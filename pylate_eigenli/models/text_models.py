@@ -10,17 +10,17 @@ from __future__ import annotations
 import inspect
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import missing
-from .encoder import TokenModel
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -31,26 +31,26 @@ _SECONDS_FOR_HUB = 10.0
 _SETTINGS = "config_sentence_transformers.json"
 
 
-class TextModel(TokenModel, Protocol):
-    """A loaded model of texts."""
-
-    @property
-    def document_length(self) -> int:
-        """Number of tokens that the model reads of a document, without those it adds."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """A copy of the model's tokenizer that cuts nothing off."""
-
-    def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
-        """Return the token that each row of a query's embeddings belongs to."""
-
-
-class _Adapter:
-    """A loaded model of a library."""
+class TextModel(ABC):
+    """A loaded late-interaction model of either library."""
 
     def __init__(self, model: Any) -> None:
         self.model = model
+
+    @abstractmethod
+    def encode(
+        self, inputs: Sequence[Any], *, is_query: bool, **options: Any
+    ) -> list[NDArray[np.float32]]:
+        """Encode queries or documents. Shape of each: (tokens, d), float32."""
+
+    @property
+    @abstractmethod
+    def document_length(self) -> int:
+        """Number of tokens that the model reads of a document, without those it adds."""
+
+    @abstractmethod
+    def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
+        """Return the token that each row of a query's embeddings belongs to."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -63,45 +63,31 @@ class _Adapter:
         return copy
 
 
-class ColBERTModel(_Adapter):
+class ColBERTModel(TextModel):
     """PyLate's ``ColBERT``, or a model with its ``encode``, such as VisionColBERT.
-
-    Parameters
-    ----------
-    model
-        The model.
 
     Examples
     --------
     >>> class Letters:
     ...     def encode(self, texts, *, is_query, show_progress_bar):
     ...         return [np.eye(26)[[ord(letter) - 97 for letter in text]] for text in texts]
-    >>> ColBERTModel(Letters()).encode_queries(["red"])[0].shape
+    >>> ColBERTModel(Letters()).encode(["red"], is_query=True)[0].shape
     (3, 26)
     """
 
-    def encode_queries(self, queries: Sequence[str], **options: Any) -> list[NDArray[np.float32]]:
-        """Encode queries. Shape of each: (tokens, d), float32."""
-        return _arrays(self._encode(queries, is_query=True, **options))
-
-    def encode_documents(
-        self, documents: Sequence[Any], **options: Any
+    def encode(
+        self, inputs: Sequence[Any], *, is_query: bool, **options: Any
     ) -> list[NDArray[np.float32]]:
-        """Encode documents. Shape of each: (tokens, d), float32."""
-        return _arrays(self._encode(documents, is_query=False, **options))
-
-    def _encode(self, inputs: Sequence[Any], **options: Any) -> Any:
-        return self.model.encode(list(inputs), **{"show_progress_bar": False, **options})
+        options = {"show_progress_bar": False, **options}
+        return _arrays(self.model.encode(list(inputs), is_query=is_query, **options))
 
     @property
     def document_length(self) -> int:
-        """Number of tokens that the model reads of a document, without those it adds."""
         # PyLate puts a token before each document that marks it as one.
         added = self.model.tokenizer.num_special_tokens_to_add() + 1
         return int(self.model.document_length - added)
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
-        """Return the token that each row of a query's embeddings belongs to."""
         features = self.model.tokenize(list(queries), is_query=True)
         kept = features["attention_mask"].bool()
         if self.model.do_query_expansion:  # then mask tokens count as well
@@ -111,55 +97,28 @@ class ColBERTModel(_Adapter):
         return [names(ids[mask].tolist()) for ids, mask in rows]
 
 
-class MultiVectorModel(_Adapter):
-    """sentence-transformers' ``MultiVectorEncoder``, whose tensors are on the model's device.
+class MultiVectorModel(TextModel):
+    """sentence-transformers' ``MultiVectorEncoder``, whose tensors are on the model's device."""
 
-    Parameters
-    ----------
-    model
-        The model.
-
-    Examples
-    --------
-    >>> from sentence_transformers import MultiVectorEncoder  # doctest: +SKIP
-    >>> model = MultiVectorModel(MultiVectorEncoder("lightonai/LateOn"))  # doctest: +SKIP
-    >>> model.encode_queries(["capital of France"])[0].shape  # doctest: +SKIP
-    (32, 128)
-    """
-
-    def encode_queries(self, queries: Sequence[str], **options: Any) -> list[NDArray[np.float32]]:
-        """Encode queries. Shape of each: (tokens, d), float32."""
-        return self._encode(self.model.encode_query, queries, options)
-
-    def encode_documents(
-        self, documents: Sequence[Any], **options: Any
+    def encode(
+        self, inputs: Sequence[Any], *, is_query: bool, **options: Any
     ) -> list[NDArray[np.float32]]:
-        """Encode documents. Shape of each: (tokens, d), float32."""
-        return self._encode(self.model.encode_document, documents, options)
-
-    def _encode(
-        self, encode: Any, inputs: Sequence[Any], options: Mapping[str, Any]
-    ) -> list[NDArray[np.float32]]:
+        encode = self.model.encode_query if is_query else self.model.encode_document
         # Arrays leave the device batch by batch.
         options = {"show_progress_bar": False, **options, "convert_to_numpy": True}
         return _arrays(encode(list(inputs), **options))
 
     @property
     def document_length(self) -> int:
-        """Number of tokens that the model reads of a document, without those it adds."""
         limit = getattr(self.model[0], "document_length", None) or self.model.get_max_seq_length()
-        return int(limit - self.model.tokenizer.num_special_tokens_to_add() - self._prompt_tokens)
-
-    @property
-    def _prompt_tokens(self) -> int:
         roles = ("document", "passage", "corpus")  # the first that the model has is used
-        prompt = next(
-            (self.model.prompts[role] for role in roles if role in self.model.prompts), ""
-        )
-        return len(self.model.tokenizer.tokenize(prompt or ""))
+        prompts = self.model.prompts
+        prompt = next((prompts[role] for role in roles if role in prompts), "")
+        tokenizer = self.model.tokenizer
+        added = tokenizer.num_special_tokens_to_add() + len(tokenizer.tokenize(prompt or ""))
+        return int(limit - added)
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
-        """Return the token that each row of a query's embeddings belongs to."""
         rows = self.model.encode_query(list(queries), output_value=None, show_progress_bar=False)
         names = self.model.tokenizer.convert_ids_to_tokens
         return [names(row["input_ids"][row["attention_mask"].bool()].tolist()) for row in rows]
@@ -281,12 +240,8 @@ def _configured(
         reader.query_expansion, reader.query_length = None, length
     else:
         reader.query_length = None
-        reader.query_expansion = {
-            "strategy": "fixed",
-            "attend": False,
-            **(expansion or {}),
-            "length": length or 32,
-        }
+        defaults = {"strategy": "fixed", "attend": False}
+        reader.query_expansion = {**defaults, **(expansion or {}), "length": length or 32}
     if skiplist_words is not None:
         for module in model:
             if hasattr(module, "skiplist_words"):
@@ -302,11 +257,7 @@ def _is_on_hub(name: str) -> bool:
     minute before they give up.
     """
     from huggingface_hub import HfApi
-    from huggingface_hub.errors import (
-        GatedRepoError,
-        HFValidationError,
-        RepositoryNotFoundError,
-    )
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
 
     try:
         HfApi().model_info(name, timeout=_SECONDS_FOR_HUB)

@@ -19,12 +19,10 @@ class VisionEncoder(LazyEncoder["VisionColBERT"]):
 
     Parameters
     ----------
-    name
-        Name or path of the model.
+    name, options
+        As for :class:`pylate_eigenli.models.vision.VisionColBERT`.
     batch_size
         Number of images to encode at a time.
-    options
-        Further options of :class:`pylate_eigenli.models.vision.VisionColBERT`.
 
     Examples
     --------

@@ -44,8 +44,7 @@ def model(folder):
 
 def encoded(model, texts, *, is_query):
     """Return the embeddings of a model of either library."""
-    encode = adapted(model).encode_queries if is_query else adapted(model).encode_documents
-    return encode(texts)
+    return adapted(model).encode(texts, is_query=is_query)
 
 
 def scores(search, *tasks, **options):

@@ -51,7 +51,7 @@ class TestAdapters:
             expected = [model.encode(TEXTS, is_query=is_query) for is_query in (True, False)]
         else:
             expected = [model.encode_query(TEXTS), model.encode_document(TEXTS)]
-        found = [adapter.encode_queries(TEXTS), adapter.encode_documents(TEXTS)]
+        found = [adapter.encode(TEXTS, is_query=is_query) for is_query in (True, False)]
         for ours, theirs in zip(found, expected, strict=True):
             for tokens, known in zip(ours, theirs, strict=True):
                 assert tokens.dtype == np.float32
@@ -61,10 +61,11 @@ class TestAdapters:
         document = "red apple, sky. " * 10
         options = {"document_length": 9, "query_length": 5, "skiplist_words": []}
         expanded = adapted(load_model(str(tiny_model), do_query_expansion=True, **options))
-        assert [len(tokens) for tokens in expanded.encode_documents([document])] == [9]
-        assert [len(tokens) for tokens in expanded.encode_queries(["sky", "red " * 9])] == [5, 5]
+        assert [len(tokens) for tokens in expanded.encode([document], is_query=False)] == [9]
+        asked = ["sky", "red " * 9]
+        assert [len(tokens) for tokens in expanded.encode(asked, is_query=True)] == [5, 5]
         plain = adapted(load_model(str(tiny_model), do_query_expansion=False, **options))
-        short, long = plain.encode_queries(["sky", "red " * 9])
+        short, long = plain.encode(asked, is_query=True)
         assert len(short) < len(long) == 5
 
     def test_other_models_are_refused(self) -> None:
