@@ -6,7 +6,6 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Generic, Literal, NoReturn
 
 import numpy as np
@@ -15,42 +14,29 @@ from typing_extensions import Self
 
 from ..errors import UnknownDocumentError
 from ..scores.interface import Base, RerankResult
-from ..spectral.background import Background, Queries, QueryFilter
-from ..spectral.settings import check_query_options
+from ..spectral.background import Queries, QueryFilter
+from ..spectral.settings import check_query_options, with_preset
 from ..storage import DocumentId, Snapshot
 from ..storage.ids import checked_id, checked_ids
 from ..storage.manifest import Manifest
 from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
+from . import foreign_options
 from .calibration import Calibration
 from .collection import CodecT, Collection, SettingsT
 from .documents import Companion, DocumentStore, SearchRequest, Subset, TokenBatches, progress_bar
 from .inputs import checked_k, document_batches, grouped_ids, several
-from .results import Found
+from .settings import SpectralOptions
 
 _VECTOR_BYTES = 16 << 20
 _TOKENS_AT_ONCE = 256
 
 
 class DocumentIndex(Base, Generic[SettingsT, CodecT]):
-    """A PyLate index.
+    """A PyLate index; see :class:`pylate_eigenli.EigenLIIndex` for its parameters.
 
-    Parameters
-    ----------
-    index_folder
-        The folder where indexes are stored.
-    index_name
-        The name of this index, a folder inside ``index_folder``.
-    override
-        Whether the first change replaces all that the index holds. Until then the old documents
-        stay on disk, whatever fails.
-    settings
-        What the index is to be made with, by name; None for what is left to the default. An index
-        that exists keeps its own.
-    device
-        Where documents are compressed. By default where their embeddings are.
-    show_progress
-        Whether to show a progress bar while documents are added.
+    ``options`` are those of the user by name, ``own`` further settings of this kind of index. An
+    index that exists keeps its own settings.
     """
 
     is_end_to_end_index = True
@@ -63,11 +49,14 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         index_folder: str,
         index_name: str,
         override: bool,
-        settings: Mapping[str, Any],
+        options: SpectralOptions,
         device: str | None,
         show_progress: bool,
+        **own: Any,
     ) -> None:
-        wanted = {name: value for name, value in settings.items() if value is not None}
+        foreign = [name for name in options if name not in SpectralOptions.__annotations__]
+        foreign_options.refuse(type(self), foreign, device)
+        wanted = with_preset(**{"preset": None, "filter": None, **options, **own})
         self.settings_type(**wanted)  # refuses bad values before anything is touched
         self.index_folder = index_folder
         self.index_name = index_name
@@ -179,12 +168,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     # --- changing -----------------------------------------------------------------------------
@@ -318,12 +302,29 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         For each query a list of results with ``id`` and ``score``, best first; of equal ones the
         one added first.
         """
+        return self._search(queries_embeddings, k, subset, idf, background)
+
+    def _search(
+        self,
+        queries_embeddings: Any,
+        k: int,
+        subset: Subset,
+        idf: float | None,
+        background: float | None,
+        **options: Any,
+    ) -> list[list[RerankResult]]:
         k, state = checked_k(k), self._snapshot
         queries = self._queries(state, queries_embeddings, idf, background)
-        return as_results(self._documents.search(state, self._request(state, queries, k), subset))
+        request = self._request(state, queries, k, **options)
+        return [
+            [
+                RerankResult(id=document_id, score=score)
+                for document_id, score in zip(ids, scores.tolist(), strict=True)
+            ]
+            for ids, scores in self._documents.search(state, request, subset)
+        ]
 
     def _request(self, state: Snapshot, queries: Queries, k: int) -> SearchRequest:
-        """Return the request for the best k documents of queries."""
         return SearchRequest(queries, k)
 
     def contributions(
@@ -392,15 +393,12 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         if known is None or known[0] is not state.manifest or known[1:3] != (idf, share):
             standardise = self._collection.codec(state).subspaces.transforms.standardise
             if standardise is None or idf:
-                background = self._background(state)
+                background = self._documents.background(state)
             else:  # of queries, not of documents
                 background = standardise.expected_query
             chosen = QueryFilter() if background is None else background.query_filter(idf, share)
             known = self._filter = (state.manifest, idf, share, chosen)
         return known[3]
-
-    def _background(self, state: Snapshot) -> Background | None:
-        return self._documents.background(state)
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -521,14 +519,3 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
 
 def _collect_queries(embeddings: Any, dim: int | None) -> TokenBatch:
     return collect(embeddings, dim=dim, device="cpu", names="query", longest=LONGEST_QUERY_TOKEN)
-
-
-def as_results(found: Iterable[Found]) -> list[list[RerankResult]]:
-    """Return what was found as PyLate does."""
-    return [
-        [
-            RerankResult(id=document_id, score=score)
-            for document_id, score in zip(ids, scores.tolist(), strict=True)
-        ]
-        for ids, scores in found
-    ]

@@ -8,19 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from typing_extensions import Unpack
 
-from ..spectral.filters import SpectralFilter
-from ..spectral.settings import Centering, Preset, with_preset
-from ..spectral.subspace import ShortDocuments
 from ..vectors.encoder import SubspaceEncoder
 from ..vectors.rows import RowDtype
-from . import foreign_options
 from .base import DocumentIndex
 from .codecs import SubspaceCodec
 from .exact_search import ExactSearch
 from .local_documents import LocalDocuments
-from .settings import Settings
+from .settings import Settings, SpectralOptions
 
 _DEFAULT_MEMORY = 1 << 30
 
@@ -118,8 +115,8 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         Bytes of memory that searching may use to speed up the scan; d (d + 1) / 2 bytes per
         document, 8 KB for d = 128, are used while they last. Documents beyond are searched too,
         only slower.
-    foreign
-        Options of PyLate's other indexes: an error says what to use instead.
+
+    Options of PyLate's other indexes are errors that say what to use instead.
 
     Examples
     --------
@@ -143,37 +140,18 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         index_folder: str = "indexes",
         index_name: str = "eigenli",
         override: bool = False,
-        k: int | None = None,
+        *,
         dtype: RowDtype | None = None,
-        short_documents: ShortDocuments | None = None,
-        preset: Preset | None = None,
-        filter: str | SpectralFilter | None = None,
-        centering: Centering | None = None,
-        corpus_mean: ArrayLike | None = None,
-        standardise: bool | None = None,
-        idf: float | None = None,
-        background: float | None = None,
         device: str | None = None,
         show_progress: bool = True,
         memory_limit: int = _DEFAULT_MEMORY,
-        **foreign: Any,
+        **options: Unpack[SpectralOptions],
     ) -> None:
-        foreign_options.refuse(type(self), foreign, device)
         if memory_limit < 0:
             raise ValueError(f"memory_limit must not be negative, got {memory_limit}")
-        settings = with_preset(
-            preset,
-            filter,
-            k=k,
-            dtype=dtype,
-            short_documents=short_documents,
-            centering=centering,
-            corpus_mean=corpus_mean,
-            standardise=standardise,
-            idf=idf,
-            background=background,
+        super().__init__(
+            index_folder, index_name, override, options, device, show_progress, dtype=dtype
         )
-        super().__init__(index_folder, index_name, override, settings, device, show_progress)
         searcher = ExactSearch(device or "cpu", memory_limit)
         self._documents = LocalDocuments(self._collection, searcher)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
 _NOTHING = "leave it out: documents are compressed one by one, without clusters"
 _GRAPH = 'EigenLISVIndex(backend="voyager", backend_options={{"{0}": ...}}) has a graph'
@@ -23,7 +22,7 @@ _INSTEAD = {
     "ef_construction": _GRAPH.format("ef_construction"),
     "ef_search": _GRAPH.format("ef_search"),
     **dict.fromkeys(
-        (
+        [
             "kmeans_niters",
             "max_points_per_centroid",
             "n_samples_kmeans",
@@ -32,18 +31,18 @@ _INSTEAD = {
             "num_leaves",
             "num_leaves_to_search",
             "training_sample_size",
-        ),
+        ],
         _NOTHING,
     ),
 }
 
 
-def refuse(index: type, options: Mapping[str, Any], device: object = None) -> None:
+def refuse(index: type, options: Iterable[str], device: object = None) -> None:
     """Raise an error for options that an index does not have.
 
     Examples
     --------
-    >>> refuse(dict, {"nbits": 4})
+    >>> refuse(dict, ["nbits"])
     Traceback (most recent call last):
         ...
     TypeError: dict has no option 'nbits': dtype="int8" here, or EigenLISVIndex(dtype="int4" or "binary")

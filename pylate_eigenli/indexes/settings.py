@@ -6,14 +6,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from typing_extensions import Self
+from numpy.typing import ArrayLike
+from typing_extensions import Self, TypedDict
 
-from ..spectral.settings import SpectralSettings, check_choice, check_unchanged
+from ..spectral.filters import SpectralFilter
+from ..spectral.settings import (
+    Centering,
+    Preset,
+    SpectralSettings,
+    check_choice,
+    check_unchanged,
+)
+from ..spectral.subspace import ShortDocuments
 from ..vectors.quantization import VECTOR_DTYPES, VectorDtype
 from ..vectors.rows import ROW_DTYPES, RowDtype
 from . import ann, databases
 
 KeepTokens = Literal["none", "float16", "int8"]
+
+
+class SpectralOptions(TypedDict, total=False):
+    """The options of both kinds of index, as :class:`pylate_eigenli.EigenLIIndex` explains them."""
+
+    k: int | None
+    short_documents: ShortDocuments | None
+    preset: Preset | None
+    filter: str | SpectralFilter | None
+    centering: Centering | None
+    corpus_mean: ArrayLike | None
+    standardise: bool | None
+    idf: float | None
+    background: float | None
 
 
 @dataclass(frozen=True)

@@ -3,70 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from typing_extensions import Self
+from numpy.typing import NDArray
+from typing_extensions import Self, Unpack
 
 from ..scores.interface import RerankResult
 from ..spectral.background import Queries
-from ..spectral.filters import SpectralFilter
-from ..spectral.settings import Centering, Preset, with_preset
-from ..spectral.subspace import ShortDocuments
 from ..storage import Snapshot
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.projection import SVProjection, TokenProjection
 from ..vectors.quantization import VectorDtype
-from . import databases, foreign_options
+from . import databases
 from .ann.accelerator import Accelerator
-from .base import DocumentIndex, as_results
+from .base import DocumentIndex
 from .codecs import VectorCodec
 from .databases.documents import DatabaseDocuments
 from .documents import SearchRequest, Subset
 from .inputs import checked_k
 from .local_documents import LocalDocuments
 from .rerank import Rerank, Reranker, TokensOf, check_rerank
-from .settings import KeepTokens, SVSettings
+from .settings import KeepTokens, SpectralOptions, SVSettings
 from .vector_search import VectorSearch
-
-
-@dataclass(frozen=True)
-class VectorStats:
-    """Size of an index of vectors, and the quality of its codes.
-
-    Parameters
-    ----------
-    documents
-        Number of documents.
-    dim
-        Dimension d of the token vectors, 0 while the index is empty.
-    vector_dim
-        Dimension D of the single vectors.
-    bytes_on_disk
-        Size of all files, removed documents that still take space included.
-    bytes_per_document
-        ``bytes_on_disk / documents``.
-    agreement
-        Mean correlation of the codes' scores with those of the vectors they stand for, on the
-        first documents. None for floats, and if the first batch was too small to tell.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import torch
-    >>> index = EigenLISVIndex(tempfile.mkdtemp(), k=2, dtype="int8", show_progress=False)
-    >>> index.add_documents(range(30), torch.randn(30, 9, 8)).stats().agreement > 0.99
-    True
-    """
-
-    documents: int
-    dim: int
-    vector_dim: int
-    bytes_on_disk: int
-    bytes_per_document: float
-    agreement: float | None
 
 
 class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
@@ -87,8 +47,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         ``keep_bases``: the vector is not longer for it, and no eigenvectors are needed.
     dtype
         Precision of the vectors: ``"float32"``, ``"float16"``, ``"int8"`` (the default),
-        ``"int4"``, ``"int2"`` or ``"binary"``, one bit per dimension. :meth:`stats` tells how well
-        codes keep the exact scores, and a warning does if they do not.
+        ``"int4"``, ``"int2"`` or ``"binary"``, one bit per dimension. :attr:`agreement` tells how
+        well codes keep the exact scores, and a warning does if they do not.
     keep_tokens
         Whether to keep the token embeddings for re-ranking, and how: ``"none"`` (the default),
         ``"float16"`` or ``"int8"``.
@@ -121,8 +81,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     trust_index
         Whether to open a database that only the folder names. An embedded one can run code, so
         this is for folders of people you trust. What you have named yourself is opened anyway.
-    foreign
-        Options of PyLate's other indexes: an error says what to use instead.
 
     Examples
     --------
@@ -143,16 +101,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         index_folder: str = "indexes",
         index_name: str = "eigenli-sv",
         override: bool = False,
-        k: int | None = None,
+        *,
         dtype: VectorDtype | None = None,
-        short_documents: ShortDocuments | None = None,
-        preset: Preset | None = None,
-        filter: str | SpectralFilter | None = None,
-        centering: Centering | None = None,
-        corpus_mean: ArrayLike | None = None,
-        standardise: bool | None = None,
-        idf: float | None = None,
-        background: float | None = None,
         keep_tokens: KeepTokens | None = None,
         keep_bases: bool | None = None,
         projection: SVProjection | None = None,
@@ -167,22 +117,19 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         uri: str | None = None,
         token: str | None = None,
         trust_index: bool = False,
-        **foreign: Any,
+        **options: Unpack[SpectralOptions],
     ) -> None:
-        foreign_options.refuse(type(self), foreign, device)
         if backend in databases.NAMES and dtype is None:
             dtype = "float32"
-        settings = with_preset(
-            preset,
-            filter,
-            k=k,
+        self._projections = (token_projection, projection)
+        super().__init__(
+            index_folder,
+            index_name,
+            override,
+            options,
+            device,
+            show_progress,
             dtype=dtype,
-            short_documents=short_documents,
-            centering=centering,
-            corpus_mean=corpus_mean,
-            standardise=standardise,
-            idf=idf,
-            background=background,
             keep_tokens=keep_tokens,
             keep_bases=keep_bases,
             projection=None if projection is None else projection.dim,
@@ -190,8 +137,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             backend=backend,
             backend_options=backend_options,
         )
-        self._projections = (token_projection, projection)
-        super().__init__(index_folder, index_name, override, settings, device, show_progress)
         self.rerank = rerank
         self.n_candidates = n_candidates
         self.tokens_of = tokens_of
@@ -240,10 +185,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         For each query a list of results with ``id`` and ``score``, best first; of equal ones the
         one added first.
         """
-        k, state = checked_k(k), self._snapshot
-        queries = self._queries(state, queries_embeddings, idf, background)
-        request = self._request(state, queries, k, rerank, n_candidates)
-        return as_results(self._documents.search(state, request, subset))
+        own = {"rerank": rerank, "n_candidates": n_candidates}
+        return self._search(queries_embeddings, k, subset, idf, background, **own)
 
     def _request(
         self,
@@ -260,21 +203,12 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             reranker = Reranker(wanted, queries, self._collection.codec(state), self.tokens_of)
         return SearchRequest(queries, k, reranker, max(n_candidates or self.n_candidates, k))
 
-    def stats(self) -> VectorStats:
-        """Return the number of documents, their size, and how well codes keep exact scores."""
-        documents, nbytes = len(self), self.nbytes
-        return VectorStats(
-            documents=documents,
-            dim=self.dim or 0,
-            vector_dim=self.vector_dim or 0,
-            bytes_on_disk=nbytes,
-            bytes_per_document=nbytes / documents if documents else 0.0,
-            agreement=self.agreement,
-        )
-
     @property
     def agreement(self) -> float | None:
-        """How well codes keep exact scores, see :class:`VectorStats`."""
+        """Mean correlation of the codes' scores with those of the vectors they stand for.
+
+        Measured on the first documents; None for floats, and if these were too few to tell.
+        """
         return self._collection.codec(self._snapshot).agreement
 
     def build(self) -> Self:

@@ -86,15 +86,15 @@ class TestGuard:
         index = EigenLISVIndex(
             str(tmp_path), k=16, preset="paper", dtype=dtype, show_progress=False
         )
-        assert index.stats().agreement is None
+        assert index.agreement is None
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             index.add_documents(range(DOCUMENTS), collection[0])
-        agreement = index.stats().agreement
+        agreement = index.agreement
         assert agreement is not None
         assert ENOUGH <= agreement <= 1
         reopened = EigenLISVIndex(str(tmp_path), show_progress=False)
-        assert reopened.stats() == index.stats()
+        assert reopened.agreement == index.agreement
 
     def test_more_bits_agree_more(self, tmp_path, collection):
         agreements = []
@@ -127,13 +127,13 @@ class TestGuard:
         index = EigenLISVIndex(
             str(tmp_path), k=16, preset="paper", dtype=dtype, show_progress=False
         )
-        assert index.add_documents(range(DOCUMENTS), anisotropic).stats().agreement is None
+        assert index.add_documents(range(DOCUMENTS), anisotropic).agreement is None
 
     def test_needs_some_documents(self, tmp_path, anisotropic):
         index = EigenLISVIndex(
             str(tmp_path), k=16, preset="paper", dtype="binary", show_progress=False
         )
-        assert index.add_documents(range(3), anisotropic[:3]).stats().agreement is None
+        assert index.add_documents(range(3), anisotropic[:3]).agreement is None
 
     def test_takes_documents_that_are_all_alike(self, tmp_path):
         index = EigenLISVIndex(str(tmp_path), k=4, dtype="binary", show_progress=False)
