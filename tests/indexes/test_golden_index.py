@@ -192,9 +192,9 @@ def test_a_background_is_known_to_an_index_that_was_written_without_one(tmp_path
     with EigenLIIndex(str(tmp_path), dtype) as golden:
         written = write(tmp_path / "new", "golden_v1", dtype)
         assert stored_background(golden._snapshot) is None
-        counted = golden._background(golden._snapshot)
+        counted = golden._documents.background(golden._snapshot)
         np.testing.assert_allclose(
-            counted.mean, written._background(written._snapshot).mean, atol=1e-2
+            counted.mean, written._documents.background(written._snapshot).mean, atol=1e-2
         )
 
 
@@ -202,13 +202,13 @@ def test_a_background_is_known_to_an_index_that_was_written_without_one(tmp_path
 def test_a_background_moves_from_the_manifest_to_the_collection(tmp_path, dtype):
     shutil.copytree(DATA / "golden_sv_v1" / dtype, tmp_path / dtype)
     with EigenLISVIndex(str(tmp_path), dtype) as index:
-        before = index._background(index._snapshot)
+        before = index._documents.background(index._snapshot)
         expected = index(QUERIES, idf=0.4, background=0.75)
         assert "background" in index._snapshot.meta
         index.add_documents("new", tokens(10, 5)).remove_documents("new")
         assert "background" not in index._snapshot.meta
         assert "background.total" in index._snapshot.collection
-        after = index._background(index._snapshot)
+        after = index._documents.background(index._snapshot)
         np.testing.assert_allclose(after.total, before.total, atol=1e-9)
         assert after.documents == before.documents == len(index)
         for ours, theirs in zip(index(QUERIES, idf=0.4, background=0.75), expected, strict=True):

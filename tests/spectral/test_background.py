@@ -121,7 +121,7 @@ class TestUpdates:
         index.remove_documents([1, 2, 3, 4, 6, 7, 8, 9])
         index.compact()
         snapshot = index._snapshot
-        background = index._background(snapshot)
+        background = index._documents.background(snapshot)
         assert (stored_background(snapshot) is not None) == bool(share)
         assert background.documents == len(index) == 30
         from_scratch = Background.empty(D)
@@ -139,14 +139,14 @@ def test_what_is_left_of_many_documents_has_the_background_of_few(tmp_path, make
     options = {"short_documents": "truncate", "background": 0.5}
     index = make(tmp_path / "many", **options).add_documents(range(3000), many, batch_size=700)
     index.remove_documents(range(4, 3000))
-    left = index._background(index._snapshot)
+    left = index._documents.background(index._snapshot)
     again = [
         index._collection.codec(index._snapshot).matrix_sum(segment, np.flatnonzero(segment.alive))
         for segment in index._snapshot.segments
     ]
     np.testing.assert_allclose(left.total, sum(again), atol=1e-9)
     index.remove_documents(range(4))
-    assert not index._background(index._snapshot).total.any()
+    assert not index._documents.background(index._snapshot).total.any()
 
 
 class TestBackground:
@@ -163,7 +163,7 @@ class TestBackground:
         eye = np.eye(4, dtype=np.float32)
         index = EigenLIIndex(str(tmp_path), k=1, short_documents="truncate", show_progress=False)
         index.add_documents(range(4), [eye[:1], eye[:1], eye[:1], eye[1:2]])
-        mean = index._background(index._snapshot).mean
+        mean = index._documents.background(index._snapshot).mean
         np.testing.assert_allclose(np.diag(mean), [0.75, 0.25, 0, 0], atol=1e-3)
 
 
