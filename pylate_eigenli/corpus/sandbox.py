@@ -1,4 +1,4 @@
-"""A child process that opens files of others: PDFs, images and web pages.
+"""A child process that opens what others have written: PDFs, images, web pages, large requests.
 
 A few bytes of PDF can take all memory or never end, and so can files for any other parser. The
 child has limits of both. A file that exceeds one is named and left out; the next file gets a new
@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,24 +33,40 @@ class SandboxError(ValueError):
 
 
 class Sandbox:
-    """Calls functions of :func:`answer` in a child process; threads take turns."""
+    """Calls methods of a class in a child process; threads take turns.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    module
+        The module of the class, which is called ``Answers``. Its methods take a path or bytes, and
+        options, and return JSON values and bytes.
+    seconds
+        Time for one call; by default :data:`SECONDS`.
+    """
+
+    def __init__(self, module: str = __name__, seconds: float | None = None) -> None:
+        self._module = module
+        self._seconds = seconds
         self._turn = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         atexit.register(self.close)
 
-    def call(self, name: str, path: Path, **options: Any) -> tuple[dict[str, Any], bytes]:
+    def call(self, name: str, source: Path | bytes, **options: Any) -> tuple[dict[str, Any], bytes]:
         """Return the answer to a request: JSON values, and bytes.
 
         Raises
         ------
         SandboxError
-            The file takes too much time or memory, or crashes its reader.
+            The input takes too much time or memory, or crashes its reader.
         ValueError
-            The file cannot be read for another reason.
+            The input cannot be read for another reason.
         """
-        request = {"call": name, "path": str(path.absolute()), "seconds": SECONDS, **options}
+        seconds = self._seconds or SECONDS
+        request = {"call": name, "seconds": seconds, "path": None, "bytes": 0, **options}
+        if isinstance(source, bytes):
+            request["bytes"] = len(source)
+        else:
+            request["path"], source = str(source.absolute()), b""
         with self._turn:
             child = self._started()
             assert child.stdin is not None
@@ -60,15 +77,18 @@ class Sandbox:
                 late.set()
                 child.kill()
 
-            timer = threading.Timer(SECONDS, end)
+            timer = threading.Timer(seconds, end)
             timer.start()
             try:
                 child.stdin.write(json.dumps(request).encode() + b"\n")
+                child.stdin.write(source)
                 child.stdin.flush()
                 header = json.loads(child.stdout.readline())
                 body = child.stdout.read(header.get("bytes", 0))
+                if len(body) < header.get("bytes", 0):
+                    raise OSError("the child has died while it was answering")
             except (OSError, ValueError):
-                raise self._failure(child, late.is_set()) from None
+                raise self._failure(child, seconds if late.is_set() else None) from None
             except BaseException:  # an interruption: the answer would be taken for the next one
                 self.close()
                 raise
@@ -86,7 +106,7 @@ class Sandbox:
             # The child finds all libraries where this process found them.
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             self._child = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(MEMORY)],
+                [sys.executable, "-m", __name__, self._module, str(MEMORY)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -94,10 +114,10 @@ class Sandbox:
             )
         return self._child
 
-    def _failure(self, child: subprocess.Popen[bytes], late: bool) -> SandboxError:
+    def _failure(self, child: subprocess.Popen[bytes], seconds: float | None) -> SandboxError:
         self.close()
-        if late:
-            return SandboxError(f"it takes more than {SECONDS:.0f} seconds")
+        if seconds:
+            return SandboxError(f"it takes more than {seconds:.0f} seconds")
         return SandboxError(
             f"it takes more than {MEMORY >> 20:,} MB of memory, or crashes its reader "
             f"(exit code {child.returncode})"
@@ -164,7 +184,7 @@ def read_text(path: Path) -> tuple[str, str]:
 # --- in the child -----------------------------------------------------------------------------
 
 
-class _Answers:
+class Answers:
     """Answers requests, and keeps the file of the last one open."""
 
     def __init__(self) -> None:
@@ -210,22 +230,23 @@ def _reason(error: Exception) -> str:
     return text.splitlines()[0]
 
 
-def _main(memory: int) -> None:
+def _main(module: str, memory: int) -> None:
     if sys.platform != "win32":
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    answers, out = _Answers(), sys.stdout.buffer
+    answers, out = import_module(module).Answers(), sys.stdout.buffer
     for line in sys.stdin.buffer:
         request = json.loads(line)
+        path, sent = request.pop("path"), sys.stdin.buffer.read(request.pop("bytes"))
         seconds = request.pop("seconds")
         if sys.platform != "win32":
             signal.alarm(int(seconds) + _GRACE)
         body = b""
         try:
             call = getattr(answers, request.pop("call"))
-            header, body = call(Path(request.pop("path")), **request)
+            header, body = call(sent if path is None else Path(path), **request)
             header["bytes"] = len(body)
         except Exception as error:  # PDFium, Pillow and the file system fail in many ways
             header = {"error": _reason(error)}
@@ -236,4 +257,4 @@ def _main(memory: int) -> None:
 
 
 if __name__ == "__main__":
-    _main(int(sys.argv[1]))
+    _main(sys.argv[1], int(sys.argv[2]))

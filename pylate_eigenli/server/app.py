@@ -17,9 +17,10 @@ from fastapi.security import HTTPBearer
 from .. import __version__
 from ..errors import IndexLockedError, UnknownDocumentError
 from .batching import Batcher, OverloadedError
+from .bodies import described
 from .gate import Gate
 from .page import page
-from .parsing import ParsedRoute, described
+from .parsing import ParsedRoute
 from .schemas import (
     MAX_QUERIES,
     AddRequest,

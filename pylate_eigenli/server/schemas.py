@@ -39,9 +39,10 @@ Items = Annotated[list[ItemT], Field(fail_fast=True)]
 
 
 def _compact(tokens: list[list[float]]) -> Any:
-    """Return tokens as a matrix, a tenth of their size as lists; as they are if they are none."""
-    ragged = len({len(token) for token in tokens}) > 1
-    return tokens if ragged else np.asarray(tokens, np.float32)
+    """Return tokens as a matrix, a tenth of their size as lists."""
+    if len({len(token) for token in tokens}) > 1:
+        raise ValueError("its tokens have different dimensions")
+    return np.asarray(tokens, np.float32)
 
 
 Tokens = Annotated[

@@ -12,6 +12,7 @@ from typing import BinaryIO
 from ..errors import IndexFormatError
 
 TEMPORARY_SUFFIX = ".tmp"
+RESERVE_NAME = "reserve"
 
 
 def make_folder(path: Path) -> None:
@@ -89,3 +90,19 @@ def sync_folder(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def keep_reserve(folder: Path, size: int) -> None:
+    """Keep a file of this size, if there is room for it."""
+    path = folder / RESERVE_NAME
+    with suppress(OSError):
+        if size and (not os.path.lexists(path) or os.lstat(path).st_size < size):
+            release_reserve(folder)
+            with path.open("xb") as file:
+                file.write(os.urandom(size))  # some file systems store no zeros
+
+
+def release_reserve(folder: Path) -> None:
+    """Delete the file, so that even on a full disk there is room to remove documents."""
+    with suppress(OSError):
+        os.unlink(folder / RESERVE_NAME)

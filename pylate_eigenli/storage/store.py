@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ..errors import IndexFormatError
 from .columns import ColumnFile
+from .disk import keep_reserve
 from .lock import writer_lock
 from .manifest import FileRecord, Manifest, collect_garbage
 from .segment import Segment
@@ -125,6 +126,7 @@ class Store:
                 # Deletes the replaced files after a commit, and the new files otherwise. The
                 # manifest on disk decides between the two cases, not the exit from the block.
                 collect_garbage(self.path)
+                keep_reserve(self.path, _bytes_to_remove(self._snapshot or base))
 
     def compact(self) -> None:
         """Rewrite the segments that hold dead documents or are small."""
@@ -182,6 +184,14 @@ class Store:
         except IndexFormatError:
             manifest = Manifest.successor_of_unreadable(self.path)
         return Snapshot(manifest, [], {})
+
+
+def _bytes_to_remove(state: Snapshot) -> int:
+    """Return how much space removing documents takes at most, with what accompanies it."""
+    if not state.segments:
+        return 0
+    collection = state.manifest.collection
+    return (128 << 10) + int(state.starts[-1]) // 4 + (collection.bytes if collection else 0)
 
 
 def _damage(folder: Path, record: FileRecord) -> list[str]:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from ..errors import UnknownDocumentError
 from .batch import Batch, check_same_schema
 from .columns import Array, storable
+from .disk import release_reserve
 from .ids import DocumentId, checked_ids
 from .manifest import Manifest, collect_garbage, collection_name
 from .merging import plan_merges
@@ -116,6 +117,7 @@ class Transaction:
             The index does not hold one of the documents. Then none is removed.
         """
         self._check_usable()
+        release_reserve(self._folder)  # the end of the transaction makes it again
         ids = list(dict.fromkeys(checked_ids(documents_ids)))
         wanted = {document_id: number for number, document_id in enumerate(ids)}
         kept, found = bury(self._kept, wanted)

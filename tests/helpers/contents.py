@@ -44,7 +44,7 @@ def document_columns(values: list[int], lengths: list[int]) -> dict[str, Any]:
 def orphans(folder: Path) -> set[str]:
     """Files in the folder of an index that nothing refers to and no writer needs."""
     used = {record.file for record in Manifest.read(folder).files()}
-    return set(os.listdir(folder)) - used - {"manifest.json", "writer.lock"}
+    return set(os.listdir(folder)) - used - {"manifest.json", "writer.lock", "reserve"}
 
 
 def assert_sound(store: Store) -> None:

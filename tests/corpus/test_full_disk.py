@@ -1,0 +1,65 @@
+"""A disk without a free byte: documents can be removed, and nothing is lost."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pylate_eigenli import TextIndex
+from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.corpus_index import verify
+from pylate_eigenli.storage.disk import RESERVE_NAME
+
+DOCUMENTS = [Document(f"d{i}", f"text {i} " * 50) for i in range(200)]
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A small disk."""
+    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(tmp_path)]
+    with suppress(FileNotFoundError):
+        if subprocess.run(command, capture_output=True).returncode == 0:
+            yield tmp_path
+            subprocess.run(["umount", str(tmp_path)], check=True)
+            return
+    pytest.skip("only root can mount a small disk")
+
+
+def fill(disk: Path) -> None:
+    with suppress(OSError), (disk / "other").open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+def test_documents_can_be_removed_from_a_full_disk(disk: Path) -> None:
+    rng = np.random.default_rng(0)
+    with TextIndex(disk / "index", k=2) as index:
+        index.add(DOCUMENTS, list(rng.normal(size=(200, 8, 16)).astype(np.float32)))
+        for number in range(0, 50, 5):
+            fill(disk)
+            index.remove([f"d{number}", f"d{number + 100}"])
+            fill(disk)
+            assert verify(index.path) == []
+        assert len(index) == 180
+        with pytest.raises(Exception, match=r"full|space"):
+            index.add(DOCUMENTS, list(rng.normal(size=(200, 80, 16)).astype(np.float32)))
+        assert len(index) == 180
+        (disk / "other").unlink()
+        index.add(DOCUMENTS[:1], [np.eye(16)])
+        assert verify(index.path) == []
+
+
+def test_the_room_to_remove_is_kept_from_the_first_documents_on(tmp_path: Path) -> None:
+    with TextIndex(tmp_path / "index", k=2) as index:
+        index.add(DOCUMENTS[:2], [np.eye(16)] * 2)
+        reserve = index.path / RESERVE_NAME
+        before = reserve.stat()
+        index.add(DOCUMENTS[2:3], [np.eye(16)])
+        assert reserve.stat() == before
+        index.remove(["d0"])
+        assert reserve.stat().st_size == before.st_size >= 128 << 10
