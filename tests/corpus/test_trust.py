@@ -18,6 +18,7 @@ from pylate_eigenli.corpus.catalogue import Catalogue, Document
 from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.page_index import open_corpus
 from pylate_eigenli.corpus.text_index import TextIndex
+from pylate_eigenli.models.fingerprint import fingerprint_of
 from pylate_eigenli.indexes import databases
 
 DOCUMENTS = [Document("apple", "red fruit"), Document("sky", "blue")]
@@ -65,6 +66,8 @@ class TestModels:
         name = payload.name if relative else str(payload)
         with sqlite3.connect(received / "texts.sqlite") as connection:
             connection.execute("UPDATE about SET value = ? WHERE name = 'model'", (name,))
+            forged = (fingerprint_of(str(payload)),)
+            connection.execute("UPDATE about SET value = ? WHERE name = 'fingerprint'", forged)
         for command in ("info", "verify", "compact"):
             run(command, received)
         for command in ("search", "add"):
