@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from tqdm.auto import tqdm
@@ -17,9 +19,12 @@ from .catalogue import Document
 from .corpus_index import CorpusIndex
 from .metadata import Value, checked
 from .passages import Cutter
+from .sources import open_source
+from .updating import Update, update
 
 _LIKELY_QUERIES = 256
 _TEXTS_PER_COMMIT = 1024
+_PASSAGES_PER_COMMIT = 128
 
 
 class TextIndex(CorpusIndex):
@@ -107,6 +112,43 @@ class TextIndex(CorpusIndex):
                 chunk = unique[begin : begin + _TEXTS_PER_COMMIT]
                 self.add_documents(chunk, advance=bar.update)
         return [document.id for document in documents]
+
+    def add_files(
+        self, paths: str | Path | Sequence[str | Path], *, show_progress: bool = False
+    ) -> Update:
+        """Add files, or all files of folders, cut into passages that the model reads whole.
+
+        Files that the index holds are skipped if they have not changed, and replaced if they have.
+        A warning names files that cannot be read.
+
+        Parameters
+        ----------
+        paths
+            What :func:`pylate_eigenli.corpus.sources.open_source` reads, one or several.
+        show_progress
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        The numbers of passages that were added, left unchanged and removed.
+        """
+        several = [paths] if isinstance(paths, (str, Path)) else paths
+        sources = [open_source(str(path)) for path in several]  # a wrong path changes nothing
+        total = Update()
+        for source in sources:
+            with tqdm(
+                total=source.total, desc="Adding files", unit="file", disable=not show_progress
+            ) as bar:
+                done = update(
+                    self,
+                    source.parts(self.cut),
+                    commit_size=_PASSAGES_PER_COMMIT,
+                    progress=lambda parts, _, bar=bar: bar.update(parts),  # type: ignore[misc]
+                )
+            for line in source.unreadable:
+                warnings.warn(f"skipped: {line}", stacklevel=2)
+            total = total.plus(done)
+        return total
 
     def _encoder_of(self, name: str) -> TextEncoder:
         return TextEncoder(name)

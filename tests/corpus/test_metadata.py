@@ -174,3 +174,27 @@ def test_a_filter_of_a_large_collection_is_fast(tmp_path):
     begin = time.perf_counter()
     assert len(catalogue.matching({"lang": "en", "n": {"lt": 1000}})) == 250
     assert time.perf_counter() - begin < 1
+
+
+def test_files_and_records_are_read_with_their_metadata(tmp_path, tiny_model):
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "fruit.txt").write_text("the apple is a red fruit")
+    records = tmp_path / "records.jsonl"
+    records.write_text(
+        '{"id": 1, "text": "blue sky", "lang": "en", "tags": ["a"], "none": null}\n'
+        '{"_id": "2", "text": "green leaf", "metadata": {"lang": "de"}}\n'
+    )
+    with TextIndex(tmp_path / "index", str(tiny_model), k=4) as index:
+        done = index.add_files([folder, str(records)])
+        assert (done.added, done.unchanged) == (3, 0)
+        (hit,) = index.search("blue", where={"lang": "en"})
+        assert (hit.id, hit.metadata) == (1, {"lang": "en", "tags": '["a"]'})
+        assert found(index, lang="de") == {"2"}
+        (hit,) = [hit for hit in index.search("red") if hit.id == "fruit.txt#1"]
+        assert (hit.file, hit.text) == ("fruit.txt", "the apple is a red fruit")
+        (folder / "fruit.txt").write_text("the apple is green")
+        done = index.add_files(folder)
+        assert (done.added, done.unchanged) == (1, 0)
+        with pytest.raises(FileNotFoundError):
+            index.add_files([folder, tmp_path / "nowhere"])

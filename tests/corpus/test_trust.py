@@ -18,8 +18,8 @@ from pylate_eigenli.corpus.catalogue import Catalogue, Document
 from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.page_index import open_corpus
 from pylate_eigenli.corpus.text_index import TextIndex
-from pylate_eigenli.models.fingerprint import fingerprint_of
 from pylate_eigenli.indexes import databases
+from pylate_eigenli.models.fingerprint import fingerprint_of
 
 DOCUMENTS = [Document("apple", "red fruit"), Document("sky", "blue")]
 
