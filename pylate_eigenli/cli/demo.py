@@ -113,7 +113,7 @@ def _run(
         TextIndex(path, model=encoder, override=True, k=k) as index,
     ):
         index.add_encoded([Document(d.id, d.body, title=d.id) for d in corpus], whole)
-        found = index.search(questions, _HITS)
+        found = index.answers(questions, _HITS)
     summaries = {document.id: document.summary for document in corpus}
 
     tokens = dict(zip(summaries, whole, strict=True))

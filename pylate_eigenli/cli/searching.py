@@ -38,6 +38,13 @@ def search(
         str | None,
         typer.Option(help="How an index of single vectors re-ranks: none, eigenli or maxsim."),
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="Only documents with this metadata. Several values of a key: any of them.",
+        ),
+    ] = None,
     model: Model = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -47,6 +54,7 @@ def search(
     with one_line_errors(debug):
         from ..corpus.page_index import open_corpus
 
+        conditions = _conditions(where or [])
         console = Console(highlight=False)
         with open_corpus(existing(index), model, trust_index=trust) as corpus:
             if queries and not all(query.strip() for query in queries):
@@ -56,12 +64,29 @@ def search(
             for query in queries or _asked(prompt=not as_json):
                 corpus.index.refresh()  # a prompt may stay open while others change the index
                 begin = time.perf_counter()
-                (answer,) = corpus.search([query], top, explain=explain, rerank=rerank)
+                (answer,) = corpus.answers(
+                    [query], top, where=conditions, explain=explain, rerank=rerank
+                )
                 milliseconds = (time.perf_counter() - begin) * 1e3
                 if as_json:
                     typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))
                 else:
                     _print(console, query, answer, milliseconds)
+
+
+def _conditions(given: list[str]) -> dict[str, list[Any]]:
+    """Return conditions on metadata; 2024 stands for the number and for the string."""
+    conditions: dict[str, list[Any]] = {}
+    for condition in given:
+        key, equals, value = condition.partition("=")
+        if not key or not equals:
+            raise ValueError(f"--where takes KEY=VALUE, got {condition!r}")
+        values = conditions.setdefault(key, [])
+        values.append(value)
+        with suppress(ValueError):
+            number = json.loads(value)
+            values += [number] if isinstance(number, (int, float)) else []
+    return conditions
 
 
 def _asked(prompt: bool) -> Iterator[str]:
@@ -86,6 +111,10 @@ def _as_dict(query: str, answer: Answer, milliseconds: float) -> dict[str, Any]:
             "score": hit.score,
             "title": hit.title,
             "snippet": hit.snippet,
+            "text": hit.text,
+            "metadata": dict(hit.metadata),
+            "file": hit.file,
+            "page": hit.page,
         }
         if hit.contributions is not None:
             shown["contributions"] = hit.contributions.tolist()

@@ -1,6 +1,6 @@
 """Sources of documents: JSON lines, BEIR folders, folders of files, stdin.
 
-A record of JSON lines is one document. A file is cut into passages that the model reads whole,
+A record of JSON lines is one document, whose other fields become its metadata. A file is cut into passages that the model reads whole,
 named ``path#1``, ``path#2`` and so on.
 """
 
@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from .catalogue import Document
+from .metadata import Value, checked
 from .passages import Cut
 from .readers import READERS
 
 BEIR_CORPUS = "corpus.jsonl"
 _LINE_BYTES = 64 << 20
 _TITLE_LETTERS = 1_000
+_OWN_FIELDS = ("_id", "id", "title", "text")
 
 
 def text_of(document: Document) -> Any:
@@ -165,7 +167,23 @@ def _record(row: Any) -> Document:
         raise TypeError('"text" and "title" must be strings')
     if _valid(str(document_id)) != str(document_id):
         raise ValueError(f'"id" is not valid Unicode: {document_id!r}')
-    return Document(document_id, _valid(text), _valid(title))
+    return Document(document_id, _valid(text), _valid(title), metadata=_metadata(row, document_id))
+
+
+def _metadata(row: dict[str, Any], owner: object) -> dict[str, Value]:
+    """Return the other fields of a record; what is nested stays as JSON."""
+    rest = {name: value for name, value in row.items() if name not in _OWN_FIELDS}
+    nested = rest.pop("metadata", None)  # as BEIR's collections have it
+    rest |= nested if isinstance(nested, dict) else {"metadata": nested}
+    flat = {
+        _valid(name): json.dumps(value) if isinstance(value, (dict, list)) else value
+        for name, value in rest.items()
+        if name
+    }
+    return checked(
+        {name: _valid(value) if isinstance(value, str) else value for name, value in flat.items()},
+        owner,
+    )
 
 
 def _valid(text: str) -> str:
@@ -213,7 +231,7 @@ def _passages_of(path: Path, relative: Path, cut: Cut) -> Part:
         raise ValueError(f"{_named(path)} cannot be read: {error}") from error
     title = _valid(title)[:_TITLE_LETTERS] or Path(name).stem
     documents = [
-        Document(f"{name}#{number}", passage, title, fingerprint=fingerprint)
+        Document(f"{name}#{number}", passage, title, name, fingerprint=fingerprint)
         for number, passage in enumerate(cut(title, _valid(text)), start=1)
     ]
     return Part(documents, name, fingerprint)

@@ -14,7 +14,7 @@ from .catalogue import Document
 from .corpus_index import CorpusIndex
 from .sources import Part
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], object]
 """Called with the numbers of parts and of documents done since the last call."""
 
 
@@ -35,6 +35,14 @@ class Update:
     added: int = 0
     unchanged: int = 0
     removed: int = 0
+
+    def plus(self, other: Update) -> Update:
+        """Return the sums of the numbers of two updates."""
+        return Update(
+            self.added + other.added,
+            self.unchanged + other.unchanged,
+            self.removed + other.removed,
+        )
 
 
 def update(

@@ -107,6 +107,13 @@ class SVSettings(SpectralSettings):
         Options of the backend that only searches depend on are theirs to choose, too.
         """
         rest = dict(wanted)
+        backend = rest.get("backend", self.backend)
+        if backend != self.backend and backend in databases.NAMES:
+            # Told first: the dtype of a database follows from its name.
+            raise ValueError(
+                f"{where} holds an index with backend={self.backend!r}, not {backend!r}: copy it to "
+                f"the database with `eigenli export {where} --to {backend}`, or use another folder"
+            )
         options = rest.pop("backend_options", None)
         settings = super().opened_with(rest, where)
         if not options:
