@@ -1,4 +1,4 @@
-"""``eigenli search``: one query, several, or a prompt."""
+"""``eigenli search``: one question, a prompt, or a question per line of stdin."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 def search(
     index: IndexPath,
-    queries: Annotated[
+    words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[QUERY]...", help="What to look for; without it, queries are asked for."
+            metavar="[QUESTION]...",
+            help="What to look for, in one or several words; without it, questions are asked for, "
+            "or read from stdin, one per line.",
         ),
     ] = None,
     top: Top = 5,
@@ -49,11 +51,12 @@ def search(
 
         console = Console(highlight=False)
         with open_corpus(existing(index), model, trust_index=trust) as corpus:
-            if queries and not all(query.strip() for query in queries):
-                raise ValueError("a query is empty")
+            question = None if words is None else " ".join(words).strip()
+            if question == "":
+                raise ValueError("the question is empty")
             with Console(stderr=True).status("Loading the model"):
                 corpus.warm_up()
-            for query in queries or _asked(prompt=not as_json):
+            for query in [question] if question else _asked(prompt=not as_json):
                 corpus.index.refresh()  # a prompt may stay open while others change the index
                 begin = time.perf_counter()
                 (answer,) = corpus.search([query], top, explain=explain, rerank=rerank)
