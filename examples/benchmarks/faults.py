@@ -37,7 +37,7 @@ from tqdm.auto import tqdm
 from benchmarks.strikes import Disk, Recording, die, fail, in_child, is_struck, largest_file
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TextIndex
 from pylate_eigenli.corpus.catalogue import FILE_NAME, Document
-from pylate_eigenli.corpus.corpus_index import verify
+from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.page_index import PageIndex
 from pylate_eigenli.corpus.sources import Part
 
@@ -91,7 +91,7 @@ class Texts:
     def add(self, folder: Path, numbers: Sequence[int], version: int, **options: Any) -> None:
         documents = [Document(n, f"text {n} of version {version}") for n in numbers]
         with TextIndex(folder, k=_DIRECTIONS, **options) as index:
-            index.add(documents, [tokens(n, version) for n in numbers])
+            index.add_documents(documents, [tokens(n, version) for n in numbers])
 
     def remove(self, folder: Path, numbers: Sequence[int]) -> None:
         with TextIndex(folder) as index:

@@ -140,7 +140,7 @@ def _run(
         TextIndex(path, model=encoder, override=True, k=k) as index,
     ):
         index.add_encoded([Document(d.id, d.body, title=d.id) for d in corpus], whole)
-        found = index.search(questions, _HITS)
+        found = index.answers(questions, _HITS)
 
     columns = ("MRR@1", "MRR@10")
     results = []

@@ -84,7 +84,7 @@ def _meant(corpus: CorpusIndex, names: Iterable[str]) -> Iterator[DocumentId]:
 def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
     """Check every file of an index, and that texts and documents agree; exit code 1 if damaged."""
     with one_line_errors(debug):
-        from ..corpus.corpus_index import verify as verify_files
+        from ..corpus.committing import verify as verify_files
 
         damage = verify_files(existing(index))
         if as_json:

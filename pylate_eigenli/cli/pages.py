@@ -161,7 +161,7 @@ def search(
             trust_remote_code=trust_remote_code,
         )
         with PageIndex(index_folder, model=encoder) as corpus:
-            (answer,) = corpus.search([question], top)
+            (answer,) = corpus.answers([question], top)
             folder = corpus.folder
         if as_json:
             typer.echo(json.dumps([_as_dict(hit) for hit in answer.hits], indent=2))

@@ -59,7 +59,7 @@ def search(
             for query in [question] if question else _asked(prompt=not as_json):
                 corpus.index.refresh()  # a prompt may stay open while others change the index
                 begin = time.perf_counter()
-                (answer,) = corpus.search([query], top, explain=explain, rerank=rerank)
+                (answer,) = corpus.answers([query], top, explain=explain, rerank=rerank)
                 milliseconds = (time.perf_counter() - begin) * 1e3
                 if as_json:
                     typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))

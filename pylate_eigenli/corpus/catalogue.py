@@ -1,7 +1,7 @@
 """The catalogue of an index: titles, texts and pages of its documents.
 
 The catalogue is one SQLite file in the folder of the index. It holds the title of each document,
-its text or the page it is, and the fingerprint of the file it was read from. A row is written just
+its text or the page it is, its metadata, and the file it was read from. A row is written just
 before the index commits, with the generation that the commit makes, and the manifest of the commit
 names the generation of the newest rows. So a reader finds the rows of the state it searches, even
 while another process writes. The rows of a commit that failed are newer than the manifest says,
@@ -16,29 +16,37 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ..errors import IndexFormatError
 from ..storage import DocumentId
 from ..storage.disk import check_file
+from . import metadata
+from .metadata import Value, Where
 
 FILE_NAME = "texts.sqlite"
 ALWAYS = 0
 """The generation of all rows of an index in a database, which has no generations."""
 
-_FORMAT = 3
+_FORMAT = 4
+_WITHOUT_METADATA = 3  # the format before it, which is read, and brought up to date by a change
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS texts ("
     "id TEXT NOT NULL, since INTEGER NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, "
     "checksum INTEGER NOT NULL, gone REAL, file TEXT, page INTEGER, fingerprint TEXT NOT NULL, "
     "PRIMARY KEY (id, since))",
     "CREATE INDEX IF NOT EXISTS gone ON texts (gone) WHERE gone IS NOT NULL",
+    "CREATE INDEX IF NOT EXISTS files ON texts (file) WHERE file IS NOT NULL",
+    *metadata.SCHEMA,
     "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
     f"PRAGMA user_version = {_FORMAT}",
 )
 _COLUMNS = "title, text, file, page, fingerprint"
-_NEWEST = f"SELECT {_COLUMNS} FROM texts WHERE id = ? AND since <= ? ORDER BY since DESC LIMIT 1"
+_NEWEST = (
+    f"SELECT {_COLUMNS}, since FROM texts WHERE id = ? AND since <= ? ORDER BY since DESC LIMIT 1"
+)
 _ANY_GENERATION = 2**63 - 1
 _SECONDS_KEPT = 60.0  # of replaced and removed rows: longer than any search takes
 _SECONDS_TO_WAIT = 60.0  # for another process that is writing
@@ -59,10 +67,12 @@ class Document:
     text, title
         Shown in results; a page has no text.
     file, page
-        The file of a page, relative to the folder that was read, and the number of the page, from
-        1 on; None for a file that is a single image.
+        The file it was read from, relative to the folder that was read, and the number of its page,
+        from 1 on; None if the file has no pages.
     fingerprint
         Changes with the file of the document; empty without a file.
+    metadata
+        Strings, numbers and booleans by name, to filter searches by.
 
     Examples
     --------
@@ -76,6 +86,7 @@ class Document:
     file: str | None = None
     page: int | None = None
     fingerprint: str = ""
+    metadata: Mapping[str, Value] = field(default_factory=dict, hash=False)
 
     @property
     def whole(self) -> str:
@@ -137,12 +148,13 @@ class Catalogue:
             The generation of the newest committed rows, by default the one before; newer ones are
             of commits that failed, and deleted.
         """
+        written = list(documents)
         rows = [
             (
                 *(_key(document.id), since, document.title, document.text, _checksum(document)),
                 *(document.file, document.page, document.fingerprint),
             )
-            for document in documents
+            for document in written
         ]
         with self._changing() as connection:
             if since != ALWAYS:
@@ -154,6 +166,7 @@ class Catalogue:
             connection.executemany(
                 "INSERT OR REPLACE INTO texts VALUES (?, ?, ?, ?, ?, NULL, ?, ?, ?)", rows
             )
+            metadata.write(connection, since, ((_key(d.id), d.metadata) for d in written))
 
     def discard(
         self, documents_ids: Iterable[DocumentId], generation: int, *, removed: bool
@@ -222,10 +235,18 @@ class Catalogue:
         with self._reading() as connection:
             found = {}
             for document_id in documents_ids:
-                row = connection.execute(_NEWEST, (_key(document_id), generation)).fetchone()
+                key = _key(document_id)
+                row = connection.execute(_NEWEST, (key, generation)).fetchone()
                 if row is not None and (row[0] or row[1]):
-                    found[document_id] = _document(document_id, row)
+                    *columns, since = row
+                    values = metadata.read(connection, key, since)
+                    found[document_id] = _document(document_id, columns, values)
             return found
+
+    def matching(self, where: Where, generation: int = _ANY_GENERATION) -> list[DocumentId]:
+        """Return the ids of the documents of a generation whose metadata fulfil all conditions."""
+        with self._reading() as connection:
+            return [json.loads(key) for key in metadata.matching(connection, where, generation)]
 
     def of_file(self, file: str, generation: int = _ANY_GENERATION) -> dict[str, str]:
         """Return the ids of the passages or pages of a file, in their order, with fingerprints.
@@ -287,12 +308,13 @@ class Catalogue:
             with self._reading() as connection:
                 lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
                 rows = connection.execute(
-                    f"SELECT id, {_COLUMNS}, checksum FROM texts ORDER BY id, since"
+                    f"SELECT id, {_COLUMNS}, checksum, since FROM texts ORDER BY id, since"
                 )
                 lines += [
                     f"the row of document {key} is altered"
-                    for key, *row, checksum in rows
-                    if _checksum(_document(0, row)) != checksum
+                    for key, *row, checksum, since in rows
+                    if _checksum(_document(0, row, metadata.read(connection, key, since)))
+                    != checksum
                 ]
                 known, shown = _present(connection, generation)
         except (IndexFormatError, OSError, sqlite3.OperationalError) as error:
@@ -331,6 +353,8 @@ class Catalogue:
         if self.path.exists() or self.path.is_symlink():
             with self._connected() as connection:
                 if _has_tables(connection):
+                    if _format(connection) == _WITHOUT_METADATA:
+                        connection.execute(metadata.NOTHING)
                     yield connection
                     return
         with closing(sqlite3.connect(":memory:")) as nothing:
@@ -353,7 +377,7 @@ class Catalogue:
         (version, tables) = connection.execute(
             "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
         ).fetchone()
-        if tables and version != _FORMAT:
+        if tables and version not in (_FORMAT, _WITHOUT_METADATA):
             raise IndexFormatError(
                 f"{self.path} is of another version of this library; index the documents again"
             )
@@ -362,6 +386,11 @@ class Catalogue:
 def _has_tables(connection: sqlite3.Connection) -> bool:
     # A process that is killed while it makes the tables leaves a file without any.
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+
+
+def _format(connection: sqlite3.Connection) -> int:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return int(version)
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
@@ -381,15 +410,17 @@ def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str],
     return set(held), {key for key, has_text in held.items() if has_text}
 
 
-def _document(document_id: DocumentId, row: Iterable[object]) -> Document:
+def _document(document_id: DocumentId, row: Iterable[Any], values: Mapping[str, Value]) -> Document:
     title, text, file, page, fingerprint = row
-    return Document(document_id, text, title, file, page, fingerprint)  # type: ignore[arg-type]
+    return Document(document_id, text, title, file, page, fingerprint, values)
 
 
 def _checksum(document: Document) -> int:
     parts = [document.title, document.text]
     if document.fingerprint or document.file:
         parts += [str(document.file), str(document.page), document.fingerprint]
+    if document.metadata:
+        parts.append(json.dumps(sorted(document.metadata.items())))
     return zlib.crc32("\0".join(parts).encode())
 
 

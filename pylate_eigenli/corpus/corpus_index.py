@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,30 +9,29 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from copy import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..errors import IndexFormatError, IndexLockedError, UnknownDocumentError
+from ..errors import UnknownDocumentError
 from ..indexes import databases
 from ..indexes.documents import after_commit
+from ..indexes.inputs import several
 from ..indexes.open_index import holds_index, open_index
 from ..indexes.single_vector import EigenLISVIndex
-from ..models.default import cache_folder
 from ..models.encoder import Advance, Encoder, ignore, is_gone
-from ..models.fingerprint import fingerprint_of
 from ..scores.explanation import explain_found, spectrum
-from ..storage import DocumentId, Snapshot, Store, Transaction
-from ..storage.lock import writer_lock
-from ..storage.manifest import Manifest
-from ..storage.trust import is_signed, sign, untrusted
+from ..storage import DocumentId, Store
+from ..storage.ids import checked_ids
+from ..storage.trust import sign, untrusted
 from .catalogue import ALWAYS, Catalogue, Document
-from .hits import Answer, Hit, snippet
+from .committing import CATALOGUE, changing, compact, mark, recover
+from .hits import Answer, Hit, hit_of
+from .metadata import Where
+from .origin import check_same_model, holding, is_trusted, origin_of
 
-CATALOGUE = "catalogue"
-"""Key of the manifest's meta: the generation of the newest rows of the catalogue."""
 _COPIED_AT_ONCE = 1000
 
 
@@ -45,8 +43,8 @@ class CorpusIndex(ABC):
 
     Parameters
     ----------
-    path
-        The folder of an index.
+    folder
+        The folder of an index; made by the first documents.
     model
         A model, or its name or path. By default the one the index was made with; another one is
         refused.
@@ -65,14 +63,14 @@ class CorpusIndex(ABC):
 
     def __init__(
         self,
-        path: str | Path,
+        folder: str | Path,
+        model: str | Path | Encoder | None = None,
         *,
-        model: str | Encoder | None = None,
         override: bool = False,
         trust_index: bool = False,
         **settings: Any,
     ) -> None:
-        self.path = Path(path)
+        path = self.path = Path(folder)
         self.catalogue = Catalogue(path)
         recover(path)
         about = {} if override else self.catalogue.about
@@ -82,7 +80,7 @@ class CorpusIndex(ABC):
             raise ValueError(f"{path} holds {holding(self._about)}, not {self.holds}")
         # The model that was recorded when the index was opened.
         self._recorded = about.get("model")
-        self._encoder = self._chosen(model, self._about.get("model"))
+        self._encoder = self._chosen(model)
         self._is_trusted = model is not None or trust_index
         self.index = open_index(path, override=override, trust_index=trust_index, **settings)
         self._in_database = self.index.in_database
@@ -103,15 +101,18 @@ class CorpusIndex(ABC):
     def contents(self, documents: Sequence[Document]) -> list[Any]:
         """Return the model's input for documents of the catalogue; None if a file is gone."""
 
-    def _chosen(self, model: str | Encoder | None, made_with: str | None) -> Encoder | None:
-        encoder = self._encoder_of(model) if isinstance(model, str) else model
-        if encoder is None:
+    def _default_encoder(self) -> Encoder | None:
+        """Return the model of an index that has none yet, if there is a default."""
+        return None
+
+    def _chosen(self, model: str | Path | Encoder | None) -> Encoder | None:
+        made_with = self._about.get("model")
+        if model is None:
             return None if made_with is None else self._encoder_of(made_with)
+        encoder = self._encoder_of(str(model)) if isinstance(model, (str, Path)) else model
         if is_gone(encoder.name):
             raise FileNotFoundError(f"there is no model in {encoder.name}")
-        other = made_with is not None and made_with != encoder.name
-        if other and not is_gone(str(made_with)):
-            raise ValueError(f"{self.path} was made with the model {made_with}, not {encoder.name}")
+        check_same_model(self.path, self._about, encoder)
         return encoder
 
     def reopened(self) -> Self:
@@ -128,6 +129,9 @@ class CorpusIndex(ABC):
     @property
     def encoder(self) -> Encoder:
         """The model that the index was made with."""
+        if self._encoder is None and "model" not in self._about and not len(self):
+            self._encoder = self._default_encoder()
+            self._is_trusted = True
         if self._encoder is None:
             raise ValueError(f"the catalogue of {self.path} names no model: give model= or --model")
         if is_gone(self._encoder.name):
@@ -135,8 +139,8 @@ class CorpusIndex(ABC):
                 f"the model of {self.path} is no longer in {self._encoder.name}: give its new path "
                 "as model= or --model"
             )
-        self._check_model()
         self.check_trust()
+        self._check_model()
         return self._encoder
 
     def check_trust(self, runs_code: bool = False) -> None:
@@ -152,15 +156,24 @@ class CorpusIndex(ABC):
             raise untrusted(self.path, f"the model {about.get('model')}", "model= or --model")
 
     def _check_model(self) -> None:
-        """Raise an error if another process has made the index anew with another model."""
-        recorded = self._facts.get("model")
-        if recorded not in (None, self._recorded, self.model):
-            raise ValueError(f"{self.path} was made anew with the model {recorded}; open it again")
+        """Raise an error if the model is not, or no longer, the one that made the index."""
+        about = self._facts
+        recorded = about.get("model")
+        if self._encoder is not None:
+            try:
+                check_same_model(self.path, about, self._encoder)
+            except ValueError:
+                if recorded in (self._recorded, self.model):
+                    raise
+                raise ValueError(
+                    f"{self.path} was made anew with the model {recorded}; open it again"
+                ) from None
 
     @property
     def _facts(self) -> dict[str, str]:
         """How the index was made, as the catalogue says; nothing while it is to be replaced."""
-        return {} if self.index.is_overriding else self.catalogue.about
+        is_new = self.index.is_overriding or not holds_index(self.path)
+        return {} if is_new else self.catalogue.about
 
     @property
     def model(self) -> str | None:
@@ -196,7 +209,7 @@ class CorpusIndex(ABC):
 
     def warm_up(self) -> None:
         """Load the model and compile the search, so that the first query does not wait."""
-        self.search(["warm-up"], 1, explain=True)
+        self.answers(["warm-up"], 1, explain=True)
 
     def close(self) -> None:
         """Close the files and free the memory used for searching."""
@@ -210,7 +223,7 @@ class CorpusIndex(ABC):
 
     # --- changing -----------------------------------------------------------------------------
 
-    def add(
+    def add_documents(
         self,
         documents: Sequence[Document],
         embeddings: Sequence[Any] | None = None,
@@ -243,21 +256,15 @@ class CorpusIndex(ABC):
             encoded = self.encoder.encode_documents(contents, advance)
             for i, embedding in zip(missing, encoded, strict=True):
                 tokens[i] = embedding
-        return self._commit(documents, tokens, self._made_with() if missing else {})
+        return self._commit(documents, tokens, self._origin() if missing else {})
 
     def add_encoded(self, documents: Sequence[Document], embeddings: Sequence[Any]) -> int:
         """Add documents that the model of this index has encoded, in one commit."""
-        return self._commit(documents, embeddings, self._made_with()) if documents else 0
+        return self._commit(documents, embeddings, self._origin()) if documents else 0
 
-    def _made_with(self) -> dict[str, str]:
+    def _origin(self) -> dict[str, str]:
         """Return the facts that the catalogue keeps about the index."""
-        encoder = self.encoder
-        signature = sign(self.path, encoder.name)
-        return {
-            "model": encoder.name,
-            "fingerprint": encoder.fingerprint,
-            "signature": signature,
-        }
+        return origin_of(self.path, self.encoder)
 
     def _commit(
         self, documents: Sequence[Document], tokens: Sequence[Any], about: dict[str, str]
@@ -275,71 +282,30 @@ class CorpusIndex(ABC):
                 self.index.fit_queries(queries)
         return len(documents)
 
-    def remove(self, documents_ids: Sequence[DocumentId]) -> None:
+    def remove(self, documents_ids: DocumentId | Sequence[DocumentId]) -> None:
         """Remove documents. An unknown id raises an error, and nothing is removed."""
-        with self._changing([Document(i) for i in documents_ids], {}, removed=True):
-            self.index.remove_documents(documents_ids)
+        ids = checked_ids(several(documents_ids))
+        with self._changing([Document(i) for i in ids], {}, removed=True):
+            self.index.remove_documents(ids)
 
     @contextmanager
     def _changing(
         self, documents: Sequence[Document], about: dict[str, str], *, removed: bool = False
     ) -> Iterator[None]:
-        """Change the catalogue together with the index, which the block changes."""
-        if self._in_database:
-            with self._turn:
-                yield from self._changing_database(documents, about, removed)
-            return
-        made: list[int] = []
-
-        def write_catalogue(transaction: Transaction) -> None:
-            base, generation = transaction.base, transaction.base.generation + 1
-            if self.index.is_overriding:
-                self.catalogue.set_aside(base.generation)
-            elif about:
-                self._check_model()  # once more, now that nobody else can write
-            self.catalogue.put(documents, generation, about, newest_rows(base))
-            if transaction.meta:  # that of an index without documents stays empty
-                transaction.meta[CATALOGUE] = generation
-            made.append(generation)
-
-        try:
-            with self.index.accompanied(write_catalogue):
-                yield
-        finally:
-            recover(self.path)
-        self.catalogue.discard((document.id for document in documents), made[-1], removed=removed)
-
-    def _changing_database(
-        self, documents: Sequence[Document], about: dict[str, str], removed: bool
-    ) -> Iterator[None]:
-        """Change the catalogue of a database, which shows documents as they arrive.
-
-        Rows are written before their documents and deleted after them. If the database fails in
-        between, adding the same documents again completes both.
-        """
-        if not removed:
-            if self.index.is_overriding:
-                self.catalogue.set_aside(self.index.generation)
-            self.catalogue.put(documents, ALWAYS, about)
-        try:
+        with (
+            self._turn,
+            changing(
+                self.index, self.catalogue, documents, about, self._check_model, removed=removed
+            ),
+        ):
             yield
-        finally:
-            recover(self.path)
-        _mark(self.path)
-        self.index.refresh()
-        if removed:
-            self.catalogue.put(documents, ALWAYS)
-            self.catalogue.discard((document.id for document in documents), ALWAYS, removed=True)
 
     def compact(self) -> None:
         """Give the space of removed and replaced documents back to the disk."""
         if self._in_database:
             self.index.compact()
         else:
-            # One transaction: nobody else can write between the two steps.
-            with Store(self.path).transaction() as transaction:
-                self.catalogue.compact(newest_rows(transaction.base))
-                transaction.compact()
+            compact(self.path, self.catalogue)
             self.index.refresh()
 
     # --- reading ------------------------------------------------------------------------------
@@ -371,24 +337,75 @@ class CorpusIndex(ABC):
         for chunk in databases.chunks(ids, _COPIED_AT_ONCE):
             rows = self.catalogue.get(chunk, self._generation).values()
             target.put(rows, ALWAYS, about)
-        _mark(folder)
+        mark(folder, ALWAYS)
+
+    # --- searching ----------------------------------------------------------------------------
+
+    @overload
+    def search(  # type: ignore[overload-overlap]
+        self, query: str, top: int = ..., where: Where | None = ...
+    ) -> list[Hit]: ...
+
+    @overload
+    def search(
+        self, query: Sequence[str], top: int = ..., where: Where | None = ...
+    ) -> list[list[Hit]]: ...
 
     def search(
+        self, query: str | Sequence[str], top: int = 10, where: Where | None = None
+    ) -> list[Hit] | list[list[Hit]]:
+        """Find the documents with the highest scores.
+
+        Parameters
+        ----------
+        query
+            A question, or a list of questions.
+        top
+            Number of documents to return per question; fewer if there are not as many.
+        where
+            Conditions on the metadata of documents, all of which must hold: ``{"lang": "en"}``, any
+            of several values ``{"lang": ["en", "de"]}``, or bounds ``{"year": {"gte": 2020}}`` with
+            ``gt``, ``gte``, ``lt`` and ``lte``. Documents without the value are left out.
+
+        Returns
+        -------
+        The hits of a question, best first; for a list of questions, a list of them for each.
+        """
+        if isinstance(query, str):
+            return self.answers([query], top, where=where)[0].hits
+        return [answer.hits for answer in self.answers(query, top, where=where)]
+
+    def explain(self, query: str, document_id: DocumentId) -> list[tuple[str, float]]:
+        """Return the tokens of a query, each with its contribution to the score of a document.
+
+        Tokens that have no part in the embeddings of the query are left out. Contributions add up
+        to the score.
+        """
+        (embedding,) = self.encoder.encode_queries([query])
+        (tokens,) = self.encoder.query_tokens([query])
+        with self._turn:
+            (reason,) = explain_found(self.index, embedding, [document_id])
+        return list(zip(tokens, reason.contributions.tolist(), strict=True))
+
+    def answers(
         self,
         queries: Sequence[str | Any],
         k: int = 10,
         *,
+        where: Where | None = None,
         subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None = None,
         explain: bool = False,
         rerank: str | None = None,
         n_candidates: int | None = None,
     ) -> list[Answer]:
-        """Find the documents with the highest scores for each query.
+        """Find the documents with the highest scores for each query, with all options.
 
         Parameters
         ----------
         queries
             Texts, or token embeddings of shape (tokens, d), also mixed.
+        where
+            As for :meth:`search`; a subset must not be given as well.
         k, subset
             As for the index.
         explain
@@ -408,6 +425,14 @@ class CorpusIndex(ABC):
         if not queries:
             return []
         texts = [query for query in queries if isinstance(query, str)]
+        if not all(text.strip() for text in texts):
+            raise ValueError("a query is empty")
+        if where:
+            if subset is not None:
+                raise ValueError("give either where or subset, not both")
+            subset = self.catalogue.matching(where, self._generation)
+            if not subset:
+                return [Answer([]) for _ in queries]
         encoded = iter(self.encoder.encode_queries(texts) if texts else [])
         tokens = iter(self.encoder.query_tokens(texts) if texts else [])
         embeddings = [next(encoded) if isinstance(query, str) else query for query in queries]
@@ -424,14 +449,12 @@ class CorpusIndex(ABC):
                     ids = [hit["id"] for hit in hits]
                     reasons = explain_found(self.index, matrix, ids, **options)
                 contributions = [reason.contributions for reason in reasons]
-            is_text = isinstance(query, str)
-            shown = []
-            for hit, contribution in zip(hits, contributions, strict=True):
-                known = documents.get(hit["id"], Document(hit["id"]))
-                part = snippet(known.text, query if is_text else "")
-                place = (known.title, part, known.file, known.page)
-                shown.append(Hit(hit["id"], hit["score"], *place, contribution))
-            answers.append(Answer(shown, next(tokens) if is_text else None))
+            text = query if isinstance(query, str) else None
+            shown = [
+                hit_of(documents.get(hit["id"], Document(hit["id"])), hit["score"], text, reason)
+                for hit, reason in zip(hits, contributions, strict=True)
+            ]
+            answers.append(Answer(shown, None if text is None else next(tokens)))
         return answers
 
     @property
@@ -462,66 +485,3 @@ class CorpusIndex(ABC):
             # Another thread has moved on to a generation without one of them.
             return self.spectra(held)
         return {i: spectrum(matrix) for i, matrix in zip(held, tokens, strict=True)}
-
-
-def holding(about: dict[str, str]) -> str:
-    """Return "texts" or "pages", from the facts in a catalogue."""
-    return "pages" if "folder" in about else "texts"
-
-
-def is_trusted(path: Path, about: dict[str, str], runs_code: bool = False) -> bool:
-    """Return whether the model that a catalogue names can be used without being named again.
-
-    sentence-transformers imports Python classes from the folder of a model, but not from the Hub.
-    """
-    name = about.get("model", "")
-    if not runs_code and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not Path(name).is_dir():
-        return True
-    if is_signed(path, name, about.get("signature")):
-        return True
-    return Path(name).resolve().is_relative_to(cache_folder().resolve())
-
-
-def newest_rows(state: Snapshot) -> int:
-    """Return the generation of the newest rows of the catalogue that belong to a state."""
-    return int(state.meta.get(CATALOGUE, ALWAYS))
-
-
-def recover(path: str | Path) -> None:
-    """Finish an override, or undo it if it failed or was killed before the commit."""
-    catalogue = Catalogue(path)
-    if catalogue.is_set_aside:
-        # If the index is locked, the override is still running.
-        with suppress(IndexLockedError, IndexFormatError), writer_lock(Path(path)):
-            catalogue.recover(Manifest.read(Path(path)).generation)
-
-
-def _mark(path: str | Path) -> None:
-    """Note in the manifest of an index in a database that it has a catalogue."""
-    with Store(path).transaction() as transaction:
-        if transaction.meta:
-            transaction.meta[CATALOGUE] = ALWAYS
-
-
-def verify(path: str | Path) -> list[str]:
-    """Return what is damaged in the folder of an index, one line each; empty if all is well.
-
-    The model is not loaded, and a database is not contacted: only files are checked.
-    """
-    recover(path)
-    store = Store(path)
-    damage = store.verify()
-    if damage:  # then nothing can be said about its documents
-        return [*damage, *Catalogue(path).damage()]
-    snapshot = store.snapshot
-    catalogue = Catalogue(path)
-    damage = catalogue.damage(snapshot, newest_rows(snapshot), expected=CATALOGUE in snapshot.meta)
-    if damage:
-        return damage
-    about = catalogue.about
-    if not is_trusted(Path(path), about):
-        return []
-    recorded, now = about.get("fingerprint"), fingerprint_of(about.get("model", ""))
-    if recorded and now and recorded != now:
-        return [f"the model {about['model']} has changed since it encoded the documents"]
-    return []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..storage import DocumentId
+from .catalogue import Document
+from .metadata import Value
 
 # Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: no spaces, so that each character is a term.
 _UNSPACED = (
@@ -29,10 +32,14 @@ class Hit:
     ----------
     id, score
         As the index returns them.
-    title, snippet
-        Title and snippet of the document; empty if the catalogue has none.
+    text, title
+        Text and title of the document; empty if the catalogue has none.
+    snippet
+        The part of the text with the most words of the query.
+    metadata
+        What was given with the document.
     file, page
-        File and number of a page; see :class:`pylate_eigenli.corpus.catalogue.Document`.
+        The file it was read from, and the number of its page; None if there is none.
     contributions
         Contribution of each query token to the score, if requested. Shape: (tokens,).
 
@@ -44,8 +51,10 @@ class Hit:
 
     id: DocumentId
     score: float
+    text: str = ""
     title: str = ""
     snippet: str = ""
+    metadata: Mapping[str, Value] = field(default_factory=dict, hash=False)
     file: str | None = None
     page: int | None = None
     contributions: NDArray[np.float32] | None = None
@@ -63,6 +72,26 @@ class Answer:
 
     hits: list[Hit]
     tokens: list[str] | None = None
+
+
+def hit_of(
+    document: Document,
+    score: float,
+    query: str | None,
+    contributions: NDArray[np.float32] | None = None,
+) -> Hit:
+    """Return a document that was found, with the part of its text that suits the query."""
+    return Hit(
+        document.id,
+        score,
+        document.text,
+        document.title,
+        snippet(document.text, query or ""),
+        document.metadata,
+        document.file,
+        document.page,
+        contributions,
+    )
 
 
 def snippet(text: str, query: str, width: int = _WIDTH) -> str:

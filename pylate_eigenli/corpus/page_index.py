@@ -14,7 +14,8 @@ from tqdm.auto import tqdm
 from ..models.encoder import Encoder
 from ..models.vision_encoder import VisionEncoder
 from .catalogue import Catalogue, Document
-from .corpus_index import CorpusIndex, holding
+from .corpus_index import CorpusIndex
+from .origin import holding
 from .page_files import MAX_PIXELS
 from .pages import PageReader
 from .sandbox import PageFile
@@ -31,7 +32,7 @@ class PageIndex(CorpusIndex):
 
     Parameters
     ----------
-    path
+    folder
         The folder of the index; made by the first update.
     model
         A vision model, or its name or path. By default the one the index was made with; another
@@ -45,8 +46,8 @@ class PageIndex(CorpusIndex):
     >>> index = PageIndex("reports.pages", model=model)  # doctest: +SKIP
     >>> index.update(PageReader("reports"))  # doctest: +SKIP
     Update(added=412, unchanged=0, removed=0)
-    >>> (answer,) = index.search(["How did revenue develop?"], k=1)  # doctest: +SKIP
-    >>> answer.hits[0].file, answer.hits[0].page  # doctest: +SKIP
+    >>> (hit,) = index.search("How did revenue develop?", top=1)  # doctest: +SKIP
+    >>> hit.file, hit.page  # doctest: +SKIP
     ('2024.pdf', 12)
     """
 
@@ -63,8 +64,8 @@ class PageIndex(CorpusIndex):
             raise FileNotFoundError(f"there is no index of pages in {self.path}")
         return Path(folder)
 
-    def _made_with(self) -> dict[str, str]:
-        return {**super()._made_with(), "folder": str(self.folder)}
+    def _origin(self) -> dict[str, str]:
+        return {**super()._origin(), "folder": str(self.folder)}
 
     def contents(self, documents: Sequence[Document]) -> list[Any]:
         """Return the pages as images; None for those that cannot be rendered any more."""

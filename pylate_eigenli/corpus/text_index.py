@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tqdm.auto import tqdm
+
+from ..models.default import default_model
 from ..models.text_encoder import TextEncoder
+from ..storage import DocumentId
+from ..storage.ids import checked_ids
 from .catalogue import Document
 from .corpus_index import CorpusIndex
+from .metadata import Value, checked
 from .passages import Cutter
 
 _LIKELY_QUERIES = 256
+_TEXTS_PER_COMMIT = 1024
 
 
 class TextIndex(CorpusIndex):
-    """An index together with the texts of its documents and the model that encodes them.
+    """Texts to search by questions: an index, its texts and metadata, and the model in one folder.
 
     A standardised index (``preset="plus"``) learns the statistics of queries from the beginnings of
     its first texts, which the model encodes as queries. Real queries improve on them:
@@ -22,31 +31,91 @@ class TextIndex(CorpusIndex):
 
     Parameters
     ----------
-    path
-        The folder of an index.
+    folder
+        The folder of the index; made by the first texts.
     model
-        A :class:`pylate_eigenli.models.text_encoder.TextEncoder`, or the name or path of a model of
-        PyLate or sentence-transformers. By default the one the index was made with; another one is
-        refused.
-    override, trust_index, settings
-        As for :class:`pylate_eigenli.corpus.corpus_index.CorpusIndex`.
+        Name or path of a model of PyLate or sentence-transformers, or a
+        :class:`pylate_eigenli.models.text_encoder.TextEncoder`. By default the one the index was
+        made with; another one is refused. For a new index the default is a small model that comes
+        with the extra ``minilm`` and needs no network.
+    override
+        Whether the first texts replace all that the index holds. Until they are committed, the
+        old ones stay, whatever fails.
+    trust_index
+        Whether to use a model or a database that only the folder names, although it can run code.
+        What you have named yourself, models of the Hub and the default model are used anyway.
+    settings
+        Options of :class:`pylate_eigenli.EigenLIIndex`, or with ``single_vector=True`` those of
+        :class:`pylate_eigenli.EigenLISVIndex`, such as ``backend="qdrant"``.
 
     Examples
     --------
     >>> import tempfile
-    >>> import numpy as np
-    >>> index = TextIndex(tempfile.mkdtemp(), k=2)
-    >>> apple = Document("apple", "Apples are red. They grow on trees.", title="Fruit")
-    >>> index.add([apple], [np.eye(8, dtype=np.float32)[:4]])
+    >>> from pylate_eigenli import TextIndex
+    >>> index = TextIndex(tempfile.mkdtemp())
+    >>> texts = ["Cats sleep most of the day.", "Bread needs flour, water and salt."]
+    >>> index.add(texts, ids=["cats", "bread"], metadata=[{"year": 2021}, {"year": 2024}])
+    ['cats', 'bread']
+    >>> hit = index.search("How do I bake a loaf?", top=1)[0]
+    >>> hit.id, hit.text, hit.metadata
+    ('bread', 'Bread needs flour, water and salt.', {'year': 2024})
+    >>> [hit.id for hit in index.search("How do I bake a loaf?", where={"year": {"lt": 2022}})]
+    ['cats']
+    >>> len(index.explain("a loaf", "bread")) > 2  # tokens and their contributions
+    True
+    >>> index.remove("cats")
+    >>> len(index)
     1
-    >>> index.search([np.eye(8, dtype=np.float32)[:2]], k=1)[0].hits[0].snippet
-    'Apples are red. They grow on trees.'
     """
 
     holds = "texts"
 
+    def add(
+        self,
+        texts: Sequence[str],
+        *,
+        ids: Sequence[DocumentId] | None = None,
+        titles: Sequence[str] | None = None,
+        metadata: Sequence[Mapping[str, Value | None]] | None = None,
+        show_progress: bool = False,
+    ) -> list[DocumentId]:
+        """Add texts, in place of those with the same ids; return their ids.
+
+        Each text is one document, of which the model reads the beginning (180 tokens for the default
+        model); :meth:`add_files` cuts long texts. A thousand texts are committed at a time.
+
+        Parameters
+        ----------
+        texts
+            The texts.
+        ids
+            Strings or integers. By default made from the contents, so that nothing is added twice.
+        titles
+            A title for each text, which the model reads too.
+        metadata
+            A dictionary for each text, of strings, numbers and booleans; None stands for no value.
+        show_progress
+            Whether to show a progress bar.
+        """
+        documents = _documents(texts, ids, titles, metadata)
+        # Of several texts with one id, the last one counts.
+        unique = list({document.id: document for document in documents}.values())
+        with tqdm(
+            total=len(unique), desc="Adding texts", unit="text", disable=not show_progress
+        ) as bar:
+            for begin in range(0, len(unique), _TEXTS_PER_COMMIT):
+                chunk = unique[begin : begin + _TEXTS_PER_COMMIT]
+                self.add_documents(chunk, advance=bar.update)
+        return [document.id for document in documents]
+
     def _encoder_of(self, name: str) -> TextEncoder:
         return TextEncoder(name)
+
+    def _default_encoder(self) -> TextEncoder:
+        try:
+            return TextEncoder(default_model())
+        except ImportError as error:
+            raise ImportError(f"name a model with model= or --model; {error}") from error
 
     def contents(self, documents: Sequence[Document]) -> list[Any]:
         """Return the texts that the model reads, with their titles."""
@@ -65,3 +134,37 @@ class TextIndex(CorpusIndex):
         encoder = self.encoder
         assert isinstance(encoder, TextEncoder)
         return Cutter(encoder.tokenizer, encoder.document_length)
+
+
+def _documents(
+    texts: Sequence[str],
+    ids: Sequence[DocumentId] | None,
+    titles: Sequence[str] | None,
+    metadata: Sequence[Mapping[str, Value | None]] | None,
+) -> list[Document]:
+    """Return texts as documents; refuse whatever is wrong with one of them."""
+    if isinstance(texts, (str, bytes)):
+        raise TypeError("add takes a list of texts, got one string; add_files reads files")
+    given: dict[str, Sequence[Any] | None] = {"ids": ids, "titles": titles, "metadata": metadata}
+    for name, items in given.items():
+        if items is not None and len(items) != len(texts):
+            raise ValueError(f"there are {len(texts):,} texts, but {len(items):,} {name}")
+    chosen = [None] * len(texts) if ids is None else checked_ids(ids)
+    documents = []
+    for i, (text, document_id) in enumerate(zip(texts, chosen, strict=True)):
+        owner = i if document_id is None else document_id
+        title = "" if titles is None else titles[i]
+        for part in (text, title):
+            if not isinstance(part, str):
+                raise TypeError(
+                    f"text and title of document {owner!r} must be strings, got a "
+                    f"{type(part).__name__}"
+                )
+        if not text.strip() and not title.strip():
+            raise ValueError(f"the text of document {owner!r} is empty")
+        values = {} if metadata is None else checked(metadata[i], owner)
+        if document_id is None:
+            content = json.dumps([title, text, sorted(values.items())]).encode()
+            document_id = hashlib.sha256(content).hexdigest()[:16]
+        documents.append(Document(document_id, text, title, metadata=values))
+    return documents

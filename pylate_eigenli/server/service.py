@@ -44,7 +44,7 @@ class Service:
     >>> from pylate_eigenli.corpus.text_index import TextIndex
     >>> folder = tempfile.mkdtemp()
     >>> with TextIndex(folder, k=2) as index:
-    ...     index.add([Document("apple", "Apples are red.")], [[[1.0, 0.0, 0.0]]])
+    ...     index.add_documents([Document("apple", "Apples are red.")], [[[1.0, 0.0, 0.0]]])
     1
     >>> service = Service(folder)
     >>> service.add([DocumentIn(id="pear", text="Pears.", embeddings=[[0.0, 1.0, 0.0]])]).documents
@@ -93,7 +93,7 @@ class Service:
             subset = [r.subset or [] for r in requests for _ in r.all_queries]
         begin = time.perf_counter()
         answers = iter(
-            self._reader.search(
+            self._reader.answers(
                 queries,
                 first.k,
                 subset=subset,
@@ -116,7 +116,7 @@ class Service:
 
     def add(self, documents: Sequence[DocumentIn]) -> ChangeResponse:
         """Add or replace documents in one step."""
-        self._writer.add(
+        self._writer.add_documents(
             [Document(document.id, document.text, document.title) for document in documents],
             [document.embeddings for document in documents],
         )

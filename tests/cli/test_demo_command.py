@@ -77,7 +77,7 @@ def test_the_report_shows_answers_table_and_method(
     with EigenLIIndex(index_folder=str(tmp_path), index_name=INDEX_NAME) as index:
         assert len(index) == DOCUMENTS
     with TextIndex(kept) as index:  # with its texts and its model
-        (answer,) = index.search(["how do I compress a file?"], 1)
+        (answer,) = index.answers(["how do I compress a file?"], 1)
         assert answer.hits[0].snippet
 
 

@@ -34,8 +34,8 @@ def assert_harmless(output: str) -> None:
 def test_results_are_harmless(tmp_path: Path, tiny_model: Path) -> None:
     hostile = ESCAPES + FORGED
     with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
-        index.add([Document(f"id{hostile}", f"the sky {hostile}", f"title{hostile}")])
-        index.add([Document(f"other{hostile}", "blue")])
+        index.add_documents([Document(f"id{hostile}", f"the sky {hostile}", f"title{hostile}")])
+        index.add_documents([Document(f"other{hostile}", "blue")])
     assert_harmless(run("search", tmp_path / "index", f"sky{hostile}", "--explain"))
 
 
@@ -64,7 +64,7 @@ def test_pages_that_are_skipped_are_harmless(tmp_path: Path, checkpoints: Path) 
 
 def test_damage_is_harmless(tmp_path: Path) -> None:
     with TextIndex(tmp_path / "index", k=4) as index:
-        index.add([Document("a", "blue")], [np.eye(8)])
+        index.add_documents([Document("a", "blue")], [np.eye(8)])
         index.index.add_documents([f"id{ESCAPES}{FORGED}"], [np.eye(8)])
     output = run("verify", tmp_path / "index")
     assert "1 documents of the index are not in" in output

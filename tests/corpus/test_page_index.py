@@ -62,7 +62,7 @@ def test_a_page_is_scored_as_the_model_and_the_subspace_say(
     pages = list(PageReader(folder).read())
     embeddings = colqwen3.encode((page.image for page in pages), is_query=False)
     scores = by_definition(colqwen3.encode(question), embeddings, k=16)
-    (answer,) = PageIndex(target).search([question], k=3, explain=True)
+    (answer,) = PageIndex(target).answers([question], k=3, explain=True)
     hits = answer.hits
     best = np.argsort(-scores)[:3]
     assert [(hit.file, hit.page) for hit in hits] == [
@@ -184,7 +184,7 @@ class TestCatalogue:
         with pytest.raises(ValueError, match="holds pages, not texts"):
             TextIndex(target)
         with TextIndex(tmp_path / "texts", k=2) as texts:
-            texts.add([Document("a", "red")], [np.eye(8)])
+            texts.add_documents([Document("a", "red")], [np.eye(8)])
         for opened, kind in ((target, PageIndex), (tmp_path / "texts", TextIndex)):
             assert type(open_corpus(opened)) is kind
 
@@ -205,8 +205,8 @@ class TestCatalogue:
         index = PageIndex(target, model=encoder)
         update(index, folder)
         with pytest.raises(ValueError, match=r"'\.\./letter\.png' cannot be read"):
-            index.add([Document("../letter.png", "a text")])
-        index.add([Document("../letter.png", "a text")], [np.eye(4, 320)])
+            index.add_documents([Document("../letter.png", "a text")])
+        index.add_documents([Document("../letter.png", "a text")], [np.eye(4, 320)])
         assert list(index.spectra(["../letter.png", "letter.png"])) == ["letter.png"]
 
 

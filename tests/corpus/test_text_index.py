@@ -15,7 +15,7 @@ import pytest
 from pylate_eigenli import IndexFormatError, UnknownDocumentError
 from pylate_eigenli.corpus import catalogue
 from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue, Document
-from pylate_eigenli.corpus.corpus_index import verify
+from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.hits import snippet
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.errors import IndexLockedError
@@ -34,13 +34,21 @@ DOCUMENTS = [
 @pytest.fixture
 def index(tmp_path, tiny_model):
     with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
-        index.add(DOCUMENTS)
+        index.add_documents(DOCUMENTS)
         yield index
+
+
+def another_model(model, folder):
+    """A model that differs in a setting."""
+    shutil.copytree(model, folder)
+    settings = folder / "config.json"
+    settings.write_text(settings.read_text() + " ")
+    return folder
 
 
 def test_a_document_is_found_by_its_own_text_and_shown_with_it(index):
     for document in DOCUMENTS:
-        (answer,) = index.search([document.whole], k=1, explain=True)
+        (answer,) = index.answers([document.whole], k=1, explain=True)
         (hit,) = answer.hits
         assert (hit.id, hit.title, hit.snippet) == (document.id, document.title, document.text)
         assert len(answer.tokens) == len(hit.contributions)
@@ -50,7 +58,7 @@ def test_a_document_is_found_by_its_own_text_and_shown_with_it(index):
 def test_an_index_needs_no_word_about_its_model_and_refuses_another(index, tiny_model, tmp_path):
     with TextIndex(index.path) as again:
         assert again.model == str(tiny_model)
-        assert again.search(["red fruit"])[0].hits == index.search(["red fruit"])[0].hits
+        assert again.answers(["red fruit"])[0].hits == index.answers(["red fruit"])[0].hits
     with pytest.raises(ValueError, match="was made with the model"):
         TextIndex(index.path, model="another/model")
 
@@ -59,21 +67,24 @@ def test_a_model_that_has_moved_can_be_named(tmp_path, tiny_model):
     before, after = tmp_path / "before", tmp_path / "after"
     shutil.copytree(tiny_model, before)
     with TextIndex(tmp_path / "index", model=str(before), k=4) as index:
-        index.add(DOCUMENTS)
+        index.add_documents(DOCUMENTS)
     before.rename(after)
+    other = another_model(after, tmp_path / "other")
+    with pytest.raises(ValueError, match=f"was made with the model {before}, not {other}"):
+        TextIndex(tmp_path / "index", model=str(other))
     with TextIndex(tmp_path / "index") as index, pytest.raises(ValueError, match="is no longer in"):
-        index.search(["red"])
+        index.answers(["red"])
     with TextIndex(tmp_path / "index", model=str(after)) as index:
-        index.add(DOCUMENTS[:1])
+        index.add_documents(DOCUMENTS[:1])
     with TextIndex(tmp_path / "index") as index:
-        assert index.search(["red"], k=1)[0].hits
+        assert index.answers(["red"], k=1)[0].hits
 
 
 class TestTextsFollowTheIndex:
     def test_a_failed_change_leaves_both(self, index):
         new = [Document("apple", "green"), Document("new", "yellow sun")]
         with pytest.raises(ValueError, match="dimension"):
-            index.add(new, [np.eye(5), np.eye(5)])
+            index.add_documents(new, [np.eye(5), np.eye(5)])
         assert index.catalogue.get(["apple", "new"]) == {"apple": DOCUMENTS[0]}
         with pytest.raises(UnknownDocumentError):
             index.remove(["apple", "new"])
@@ -81,8 +92,8 @@ class TestTextsFollowTheIndex:
         assert index.catalogue.get(["apple"]) == {"apple": DOCUMENTS[0]}
 
     def test_a_replaced_and_a_removed_document_take_their_texts_along(self, index):
-        index.add([Document("apple", "a green leaf")])
-        index.add([Document("sky", "")], [np.eye(8)[:3]])
+        index.add_documents([Document("apple", "a green leaf")])
+        index.add_documents([Document("sky", "")], [np.eye(8)[:3]])
         index.remove([7])
         assert index.catalogue.get(["apple", "sky", 7]) == {
             "apple": Document("apple", "a green leaf")
@@ -146,25 +157,25 @@ def test_altered_texts_and_files_of_other_versions_are_told(index):
 
 def test_an_answer_shows_the_texts_of_its_own_state(index):
     with TextIndex(index.path) as reader:
-        before = reader.search(["the apple is a red fruit"], k=3)[0].hits
-        index.add([Document("apple", "a green leaf", "Leaf")])
+        before = reader.answers(["the apple is a red fruit"], k=3)[0].hits
+        index.add_documents([Document("apple", "a green leaf", "Leaf")])
         index.remove(["sky"])
-        assert reader.search(["the apple is a red fruit"], k=3)[0].hits == before
+        assert reader.answers(["the apple is a red fruit"], k=3)[0].hits == before
         reader.index.refresh()
-        titles = {hit.id: hit.title for hit in reader.search(["leaf"], k=3)[0].hits}
+        titles = {hit.id: hit.title for hit in reader.answers(["leaf"], k=3)[0].hits}
         assert titles == {"apple": "Leaf", 7: ""}
 
 
 def test_spectra_leave_out_what_another_thread_moves_away_from(tmp_path, tiny_model):
     settings = {"single_vector": True, "keep_tokens": "float16", "k": 4}
     with TextIndex(tmp_path / "kept", model=str(tiny_model), **settings) as index:
-        index.add(DOCUMENTS)
+        index.add_documents(DOCUMENTS)
         done = threading.Event()
 
         def come_and_go():
             while not done.is_set():
                 index.remove(["sky"])
-                index.add(DOCUMENTS[1:2])
+                index.add_documents(DOCUMENTS[1:2])
 
         with ThreadPoolExecutor(1) as pool:
             changes = pool.submit(come_and_go)
@@ -179,13 +190,13 @@ def test_spectra_leave_out_what_another_thread_moves_away_from(tmp_path, tiny_mo
 
 def test_re_ranking_is_refused_where_nothing_is_kept_for_it(index):
     with pytest.raises(ValueError, match="only an index of single vectors"):
-        index.search(["red"], rerank="maxsim")
+        index.answers(["red"], rerank="maxsim")
 
 
 def test_spectra_come_from_kept_tokens_or_from_the_texts(index, tmp_path, tiny_model):
     settings = {"single_vector": True, "keep_tokens": "float16", "k": 4}
     with TextIndex(tmp_path / "kept", model=str(tiny_model), **settings) as kept:
-        kept.add(DOCUMENTS)
+        kept.add_documents(DOCUMENTS)
         kept.catalogue.put([Document("apple", "")], since=2)
         from_tokens, from_texts = kept.spectra(["apple", "?"]), index.spectra(["apple", "?"])
     assert list(from_tokens) == list(from_texts) == ["apple"]
@@ -201,7 +212,7 @@ class TestOverride:
         else:
             index.catalogue.path.write_text(damage)
         with TextIndex(index.path, override=True, k=2) as new:
-            new.add([Document("a", "red")], [np.eye(8)])
+            new.add_documents([Document("a", "red")], [np.eye(8)])
             assert new.catalogue.get(["a", "apple"]).keys() == {"a"}
             assert new.catalogue.damage() == []
 
@@ -210,7 +221,7 @@ class TestOverride:
 
         def contested(*arguments):
             with pytest.raises(IndexLockedError):
-                index.add([Document("between", "red")], [np.eye(8)])
+                index.add_documents([Document("between", "red")], [np.eye(8)])
             assert len(TextIndex(index.path)) == 3  # and nothing is committed yet
             put(*arguments)
 
@@ -219,7 +230,7 @@ class TestOverride:
             assert len(TextIndex(index.path)) == 3
             with monkeypatch.context() as patch:
                 patch.setattr(Catalogue, "put", contested)
-                new.add([Document("after", "green")], [np.eye(8)])
+                new.add_documents([Document("after", "green")], [np.eye(8)])
         with TextIndex(index.path) as again:
             assert len(again) == 1
             assert again.catalogue.get(["between", "after", "sky"]).keys() == {"after"}
@@ -232,17 +243,16 @@ class TestOverride:
         with pytest.raises((TypeError, ValueError)):
             TextIndex(index.path, override=True, **settings)
         with TextIndex(index.path) as again:
-            assert again.search(["red fruit"])[0].hits == index.search(["red fruit"])[0].hits
+            assert again.answers(["red fruit"])[0].hits == index.answers(["red fruit"])[0].hits
 
     def test_by_another_process_with_another_model_ends_the_use_of_the_old_one(
         self, index, tiny_model, tmp_path
     ):
-        other = tmp_path / "other-model"
-        shutil.copytree(tiny_model, other)
+        other = another_model(tiny_model, tmp_path / "other-model")
         reader = index.reopened()
         with TextIndex(index.path, model=str(other), override=True, k=4) as new:
-            new.add(DOCUMENTS[:1])
-        for use in (lambda: reader.search(["red"]), lambda: index.add(DOCUMENTS)):
+            new.add_documents(DOCUMENTS[:1])
+        for use in (lambda: reader.answers(["red"]), lambda: index.add_documents(DOCUMENTS)):
             with pytest.raises(ValueError, match=f"made anew with the model {other}; open it"):
                 use()
         assert Catalogue(index.path).about["model"] == str(other)
@@ -250,16 +260,15 @@ class TestOverride:
         reader.close()
 
     def test_between_encoding_and_committing_is_noticed(self, index, tiny_model, tmp_path):
-        other = tmp_path / "other-model"
-        shutil.copytree(tiny_model, other)
+        other = another_model(tiny_model, tmp_path / "other-model")
 
         def make_anew(_):
             if index.catalogue.about["model"] != str(other):
                 with TextIndex(index.path, model=str(other), override=True, k=4) as new:
-                    new.add(DOCUMENTS[:1])
+                    new.add_documents(DOCUMENTS[:1])
 
         with pytest.raises(ValueError, match="made anew"):
-            index.add(DOCUMENTS, advance=make_anew)
+            index.add_documents(DOCUMENTS, advance=make_anew)
         assert len(TextIndex(index.path)) == 1
 
 
@@ -285,14 +294,14 @@ class TestFirstWrite:
     def test_a_model_named_before_the_first_commit_binds_nobody(self, tmp_path, tiny_model):
         Catalogue(tmp_path / "index").put([], since=1, about={"model": "somebody/elses-model"})
         with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
-            index.add(DOCUMENTS)
+            index.add_documents(DOCUMENTS)
             assert index.catalogue.about["model"] == str(tiny_model)
 
 
 def test_passages_are_found_by_their_file_whatever_their_numbers(tmp_path, tiny_model):
     ids = ["a.txt#1", "a.txt#3", "a.txt#12", "a.txt#x", "a.txt", "ä.txt#1", "b/a.txt#2", "a.txtt#1"]
     with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
-        index.add([Document(i, "red") for i in ids])
+        index.add_documents([Document(i, "red") for i in ids])
         index.remove(["a.txt#3"])
         assert list(index.of_file("a.txt")) == ["a.txt#1", "a.txt#12"]
         assert list(index.of_file("ä.txt")) == ["ä.txt#1"]
@@ -306,15 +315,15 @@ class TestServers:
         pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
         settings = {"single_vector": True, "backend": backend, "keep_tokens": "float16", "k": 4}
         with TextIndex(tmp_path / "served", model=str(tiny_model), **settings) as served:
-            served.add(DOCUMENTS)
+            served.add_documents(DOCUMENTS)
             yield served
 
     def test_texts_come_and_go_with_the_documents(self, served):
-        (answer,) = served.search(["the sky is blue"], k=3, explain=True)
+        (answer,) = served.answers(["the sky is blue"], k=3, explain=True)
         shown = {hit.id: (hit.title, hit.snippet) for hit in answer.hits}
         assert shown == {document.id: (document.title, document.text) for document in DOCUMENTS}
-        served.add([Document("apple", "a green leaf")])
-        served.add([Document("sky", "")], [np.eye(8)[:3]])
+        served.add_documents([Document("apple", "a green leaf")])
+        served.add_documents([Document("sky", "")], [np.eye(8)[:3]])
         served.remove([7])
         assert served.catalogue.get(["apple", "sky", 7]) == {
             "apple": Document("apple", "a green leaf")
@@ -330,7 +339,7 @@ class TestServers:
         settings = {"single_vector": True, "backend": backend, "k": 2}
         with TextIndex(served.path, model=str(tiny_model), override=True, **settings) as new:
             assert len(new) == 0
-            new.add(DOCUMENTS[:1])
+            new.add_documents(DOCUMENTS[:1])
             assert new.missing(["apple", "sky"]) == ["sky"]
             assert new.catalogue.get(["apple", "sky"]).keys() == {"apple"}
 
@@ -338,10 +347,12 @@ class TestServers:
         reader = served.reopened()
         with ThreadPoolExecutor(1) as pool:
             changes = pool.submit(
-                lambda: [served.add([Document(f"n{i}", "the sun is red")]) for i in range(10)]
+                lambda: [
+                    served.add_documents([Document(f"n{i}", "the sun is red")]) for i in range(10)
+                ]
             )
             while not changes.done():
-                assert len(reader.search(["red sun"], k=3)[0].hits) == 3
+                assert len(reader.answers(["red sun"], k=3)[0].hits) == 3
             changes.result()
         assert len(reader) == 13
 
@@ -357,7 +368,7 @@ class TestFailedCommits:
         with monkeypatch.context() as patch:
             patch.setattr(Manifest, "write", self.full_disk)
             with pytest.raises(OSError, match="full"):
-                index.add(self.NEW, [np.eye(8), np.eye(8)])
+                index.add_documents(self.NEW, [np.eye(8), np.eye(8)])
         assert index.catalogue.get(["new"])
         return index
 
@@ -366,7 +377,7 @@ class TestFailedCommits:
         raise OSError("the disk is full")
 
     def test_are_not_shown(self, failed):
-        hits = failed.search(["red"], k=5)[0].hits
+        hits = failed.answers(["red"], k=5)[0].hits
         assert {hit.id: hit.snippet for hit in hits} == {d.id: d.text for d in DOCUMENTS}
         assert verify(failed.path) == []
 
@@ -382,25 +393,25 @@ class TestFailedCommits:
                 return real()
 
             index.index._documents.build = build
-            index.add([Document("later", "green")], [np.eye(8)])
-            assert index.search([np.eye(8)])[0].hits[0].snippet == "green"
+            index.add_documents([Document("later", "green")], [np.eye(8)])
+            assert index.answers([np.eye(8)])[0].hits[0].snippet == "green"
             assert verify(index.path) == []
             index.index._documents.build = real
-            index.add([Document("last", "blue")], [np.eye(8)])
+            index.add_documents([Document("last", "blue")], [np.eye(8)])
             assert index.catalogue.get(["new", "later"]).keys() == {"later"}
 
     @pytest.mark.parametrize("commit", ["add", "remove", "compact", "commits without texts"])
     def test_do_not_come_to_life_by_the_next_commit(self, failed, commit):
         if commit == "add":
-            failed.add([Document("later", "green")], [np.eye(8)])
+            failed.add_documents([Document("later", "green")], [np.eye(8)])
         elif commit == "commits without texts":
             for _ in range(3):
                 failed.index.remove_documents([7])
                 failed.index.add_documents([7], [np.eye(8)])
-            assert {hit.snippet for hit in failed.search(["red"])[0].hits} == {
+            assert {hit.snippet for hit in failed.answers(["red"])[0].hits} == {
                 document.text for document in DOCUMENTS
             }
-            failed.add([Document("later", "green")], [np.eye(8)])
+            failed.add_documents([Document("later", "green")], [np.eye(8)])
         else:
             failed.remove([7])
             if commit == "compact":
@@ -409,30 +420,30 @@ class TestFailedCommits:
                 failed.compact()
                 assert failed.index.generation == before + 1
         assert failed.catalogue.get(["apple", "new"]) == {"apple": DOCUMENTS[0]}
-        assert failed.search(["apple"], k=3)[0].hits
+        assert failed.answers(["apple"], k=3)[0].hits
         assert verify(failed.path) == []
 
     def test_an_override_that_fails_leaves_documents_and_texts(self, index, monkeypatch):
-        before = index.search(["red"])[0].hits
+        before = index.answers(["red"])[0].hits
         with TextIndex(index.path, override=True, k=2) as new:
             with monkeypatch.context() as patch:
                 patch.setattr(Manifest, "write", self.full_disk)
                 with pytest.raises(OSError, match="full"):
-                    new.add([Document("a", "red")], [np.eye(4)])
+                    new.add_documents([Document("a", "red")], [np.eye(4)])
             assert verify(index.path) == []
-            assert index.search(["red"])[0].hits == before
-            new.add([Document("a", "red")], [np.eye(4)])
+            assert index.answers(["red"])[0].hits == before
+            new.add_documents([Document("a", "red")], [np.eye(4)])
         assert verify(index.path) == []
 
     def test_an_override_that_is_killed_leaves_documents_and_texts(self, index, monkeypatch):
-        before = index.search(["red"])[0].hits
+        before = index.answers(["red"])[0].hits
         with monkeypatch.context() as patch, TextIndex(index.path, override=True, k=2) as new:
             patch.setattr(Manifest, "write", self.full_disk)
-            patch.setattr("pylate_eigenli.corpus.corpus_index.recover", lambda path: None)
+            patch.setattr("pylate_eigenli.corpus.committing.recover", lambda path: None)
             with pytest.raises(OSError, match="full"):
-                new.add([Document("a", "red")], [np.eye(4)])
+                new.add_documents([Document("a", "red")], [np.eye(4)])
         with TextIndex(index.path) as again:
-            assert again.search(["red"])[0].hits == before
+            assert again.answers(["red"])[0].hits == before
         assert verify(index.path) == []
 
     @pytest.mark.parametrize("suffix", ["-journal", "-wal"])
@@ -440,18 +451,18 @@ class TestFailedCommits:
         self, index, suffix, monkeypatch
     ):
         """SQLite would undo in one file what a process had begun in another."""
-        before = index.search(["red"])[0].hits
+        before = index.answers(["red"])[0].hits
         index.catalogue.set_aside(index.index.generation)
         index.catalogue.path.write_bytes(b"half a file")
         index.catalogue.path.with_name(f"texts.sqlite{suffix}").write_bytes(b"half a journal")
         with TextIndex(index.path) as again:
-            assert again.search(["red"])[0].hits == before
+            assert again.answers(["red"])[0].hits == before
         assert verify(index.path) == []
         assert not list(index.path.glob("texts.sqlite?*"))
 
     def test_an_override_leaves_nothing_of_the_old_texts(self, index):
         with TextIndex(index.path, override=True, k=2) as new:
-            new.add([Document("a", "green")], [np.eye(8)])
+            new.add_documents([Document("a", "green")], [np.eye(8)])
         assert b"red fruit" not in b"".join(
             path.read_bytes() for path in index.path.glob("texts.sqlite*")
         )
@@ -486,7 +497,7 @@ class TestVerify:
         (line,) = verify(index.path)
         assert str(path) in line
         if instead not in ("nothing", "empty"):
-            for use in (lambda: index.search(["red"]), lambda: index.remove([7])):
+            for use in (lambda: index.answers(["red"]), lambda: index.remove([7])):
                 with pytest.raises(IndexFormatError, match=r"texts.sqlite is not a file"):
                     use()
 
@@ -504,7 +515,7 @@ class TestVerify:
         assert verify(path) == []
         if text:
             with TextIndex(path) as index:
-                index.add([Document("bare", text)], [np.eye(8)])
+                index.add_documents([Document("bare", text)], [np.eye(8)])
             index.catalogue.path.unlink()
             (line,) = verify(path)
             assert "texts.sqlite is missing" in line
@@ -513,7 +524,7 @@ class TestVerify:
         pytest.importorskip("qdrant_client")
         path = tmp_path / "index"
         with TextIndex(path, k=2, single_vector=True, backend="qdrant") as index:
-            index.add([Document("apple", "red")], [np.eye(8)])
+            index.add_documents([Document("apple", "red")], [np.eye(8)])
         assert verify(path) == []
         index.catalogue.path.unlink()
         assert len(verify(path)) == 1
@@ -522,7 +533,7 @@ class TestVerify:
         model = tmp_path / "model"
         shutil.copytree(tiny_model, model)
         with TextIndex(tmp_path / "index", model=str(model), k=4) as index:
-            index.add(DOCUMENTS)
+            index.add_documents(DOCUMENTS)
         assert verify(tmp_path / "index") == []
         (model / "config.json").write_text((model / "config.json").read_text() + " ")
         assert verify(tmp_path / "index") == [
@@ -530,7 +541,7 @@ class TestVerify:
         ]
 
     def test_documents_that_came_without_texts_are_sound(self, index):
-        index.add([Document("vectors only")], [np.eye(8)])
+        index.add_documents([Document("vectors only")], [np.eye(8)])
         index.compact()
         assert verify(index.path) == []
 
@@ -561,19 +572,19 @@ def test_a_snippet_of_a_text_without_spaces_is_not_cut_short(text, query, shown)
 class TestStandardised:
     def test_learns_the_statistics_of_queries_from_its_first_texts(self, tmp_path, tiny_model):
         with TextIndex(tmp_path / "index", model=str(tiny_model), k=4, preset="plus") as index:
-            index.add(DOCUMENTS)
+            index.add_documents(DOCUMENTS)
             assert index.index.knows_queries
             generation = index.index.generation
-            index.add([Document("new", "green grass")])
+            index.add_documents([Document("new", "green grass")])
             assert index.index.generation == generation + 1  # learnt once
-            found = index.search(["red fruit"], k=4)[0].hits
+            found = index.answers(["red fruit"], k=4)[0].hits
         with TextIndex(tmp_path / "index") as again:
-            assert again.search(["red fruit"], k=4)[0].hits == found
+            assert again.answers(["red fruit"], k=4)[0].hits == found
         assert not verify(tmp_path / "index")
 
     def test_without_a_model_learns_nothing(self, tmp_path):
         with TextIndex(tmp_path / "index", k=2, preset="plus") as index:
-            index.add([Document("a", "text")], [np.eye(8, dtype=np.float32)[:4]])
+            index.add_documents([Document("a", "text")], [np.eye(8, dtype=np.float32)[:4]])
             assert not index.index.knows_queries
 
     def test_likely_queries_are_beginnings_of_several_lengths(self, tmp_path):

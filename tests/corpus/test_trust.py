@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from pylate_eigenli import EigenLISVIndex
 from pylate_eigenli.cli import app
 from pylate_eigenli.corpus.catalogue import Catalogue, Document
-from pylate_eigenli.corpus.corpus_index import verify
+from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.page_index import open_corpus
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.indexes import databases
@@ -53,7 +53,7 @@ class TestModels:
     @pytest.fixture
     def received(self, tmp_path, tiny_model, payload, another_user):
         with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
-            index.add(DOCUMENTS)
+            index.add_documents(DOCUMENTS)
         another_user()
         return tmp_path / "index"
 
@@ -75,31 +75,31 @@ class TestModels:
             index.spectra(["apple"])
         assert not (payload.parent / "ran").exists()
         with open_corpus(received, trust_index=True) as index:
-            assert index.search(["red"])[0].hits
+            assert index.answers(["red"])[0].hits
         assert (payload.parent / "ran").exists()
 
     def test_are_used_if_they_are_named_now_or_were_before(self, received, tiny_model, monkeypatch):
         with open_corpus(received) as index, pytest.raises(ValueError, match=r"only .* names"):
-            index.search(["red"])
+            index.answers(["red"])
         with open_corpus(received, str(tiny_model)) as index:
-            found = index.search(["red"])[0].hits
-            index.add(DOCUMENTS)  # which signs
+            found = index.answers(["red"])[0].hits
+            index.add_documents(DOCUMENTS)  # which signs
         with open_corpus(received) as index:
-            assert index.search(["red"])[0].hits == found
+            assert index.answers(["red"])[0].hits == found
         received.rename(received.parent / "moved")
         with (
             open_corpus(received.parent / "moved") as index,
             pytest.raises(ValueError, match=r"only .* names"),
         ):
-            index.search(["red"])
+            index.answers(["red"])
 
     def test_a_signature_is_of_one_model(self, received, tiny_model, payload):
         with open_corpus(received, str(tiny_model)) as index:
-            index.add(DOCUMENTS)
+            index.add_documents(DOCUMENTS)
         with sqlite3.connect(received / "texts.sqlite") as connection:
             connection.execute("UPDATE about SET value = ? WHERE name = 'model'", (str(payload),))
         with open_corpus(received) as index, pytest.raises(ValueError, match=r"only .* names"):
-            index.search(["red"])
+            index.answers(["red"])
 
     def test_of_the_hub_are_used_but_not_their_code(self, received):
         with sqlite3.connect(received / "texts.sqlite") as connection:
@@ -122,10 +122,10 @@ class TestModels:
     def test_without_a_home_are_named_every_time(self, tmp_path, tiny_model, monkeypatch):
         monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
         with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
-            index.add(DOCUMENTS)
-            assert index.search(["red"])[0].hits
+            index.add_documents(DOCUMENTS)
+            assert index.answers(["red"])[0].hits
         with TextIndex(tmp_path / "index") as again, pytest.raises(ValueError, match="names"):
-            again.search(["red"])
+            again.answers(["red"])
         assert verify(tmp_path / "index") == []
 
 
@@ -144,7 +144,7 @@ class TestDatabases:
         pytest.importorskip("qdrant_client")
         settings = {"single_vector": True, "backend": "qdrant", "k": 2}
         with TextIndex(tmp_path / "index", **settings) as index:
-            index.add(DOCUMENTS, [np.eye(8), np.eye(8)])
+            index.add_documents(DOCUMENTS, [np.eye(8), np.eye(8)])
         with TextIndex(tmp_path / "index") as again:
             assert len(again) == 2
         (rows,) = (tmp_path / "index.qdrant").rglob("storage.sqlite")
@@ -210,7 +210,7 @@ class TestDatabases:
     def test_an_export_does_not_sign_what_its_source_has_not_signed(self, tmp_path, another_user):
         pytest.importorskip("qdrant_client")
         with TextIndex(tmp_path / "index", k=2) as index:
-            index.add(DOCUMENTS, [np.eye(8), np.eye(8)])
+            index.add_documents(DOCUMENTS, [np.eye(8), np.eye(8)])
             index.catalogue.put([], 2, {"model": str(tmp_path), "signature": "forged"})
         run("export", tmp_path / "index", "--to", "qdrant")
         about = Catalogue(tmp_path / "index-qdrant").about

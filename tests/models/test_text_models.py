@@ -118,7 +118,7 @@ import torch
 from pylate_eigenli import TextIndex
 from pylate_eigenli.corpus.catalogue import Document
 with TextIndex(sys.argv[2], k=2) as index:
-    index.add([Document("a", "red")], [torch.eye(8)[:3]])
+    index.add_documents([Document("a", "red")], [torch.eye(8)[:3]])
 from pylate_eigenli.cli import main; main()
 """
         done = run_without_libraries(program, "info", tmp_path / "index")

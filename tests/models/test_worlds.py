@@ -32,8 +32,8 @@ def make(folder: Path) -> None:
     shutil.rmtree(folder / "bert")
     encoder = TextEncoder(str(folder / "model"))
     with TextIndex(folder / "index", model=encoder, k=4) as index:
-        index.add([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
-        hits = [{hit.id: hit.score for hit in answer.hits} for answer in index.search(QUERIES, 3)]
+        index.add_documents([Document(f"d{i}", text) for i, text in enumerate(TEXTS)])
+        hits = [{hit.id: hit.score for hit in answer.hits} for answer in index.answers(QUERIES, 3)]
     expected = {
         "queries": [tokens.tolist() for tokens in encoder.encode_queries(QUERIES)],
         "documents": [tokens.tolist() for tokens in encoder.encode_documents(TEXTS)],
@@ -76,7 +76,7 @@ def test_a_model_gives_the_same_embeddings_or_is_refused(world: Path) -> None:
         for tokens, known in zip(embeddings, expected[kind], strict=True):
             np.testing.assert_allclose(tokens, known, atol=1e-5)
     with TextIndex(world / "index", model=encoder) as index:
-        answers = index.search(QUERIES, 3)
+        answers = index.answers(QUERIES, 3)
     for answer, known in zip(answers, expected["hits"], strict=True):
         assert {hit.id: hit.score for hit in answer.hits} == pytest.approx(known, abs=1e-4)
 

@@ -22,7 +22,9 @@ def make_index(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ca
             documents = [Document(f"d{i}", text, f"T{i}") for i, text in enumerate(TEXTS)]
             # What a hostile document would like the page to do.
             hostile = "<img src=x onerror=\"document.title='hacked'\"> the sea is red"
-            index.add([*documents, Document("<b>evil</b>", hostile, "<script>alert(1)</script>")])
+            index.add_documents(
+                [*documents, Document("<b>evil</b>", hostile, "<script>alert(1)</script>")]
+            )
         return folder
 
     return make

@@ -48,7 +48,7 @@ def test_texts_and_their_embeddings_find_the_same(client, make_index) -> None:
     with TextIndex(make_index()) as index:
         (query,) = index.encoder.encode_queries(["green grass"])
         (tokens,) = index.encoder.query_tokens(["green grass"])
-        (expected,) = index.search(["green grass"], k=3)
+        (expected,) = index.answers(["green grass"], k=3)
     by_text = search(client, queries=["green grass"], k=3, explain=True)
     by_tokens = search(client, queries_embeddings=[query.tolist()], k=3)
     (answer,), (same,) = by_text["results"], by_tokens["results"]
@@ -221,7 +221,7 @@ def test_an_index_in_an_embedded_database_is_served(backend, tmp_path, tiny_mode
     pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
     settings = {"single_vector": True, "backend": backend, "k": 4}
     with TextIndex(tmp_path / "index", model=str(tiny_model), **settings) as index:
-        index.add([Document("apple", "the apple is red")])
+        index.add_documents([Document("apple", "the apple is red")])
 
     async def scenario(app: FastAPI) -> dict:
         transport = httpx.ASGITransport(app)

@@ -1,0 +1,176 @@
+"""Metadata stay with their documents, and filters find exactly what they say."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+import pytest
+
+from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue, Document
+from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.text_index import TextIndex
+
+TEXTS = ["the apple is a red fruit", "the sky is blue", "the sea is blue water", "green grass"]
+METADATA = [
+    {"lang": "en", "year": 2019, "checked": True},
+    {"lang": "de", "year": 2021.5},
+    {"lang": "en", "year": 2024, "checked": False},
+    {"lang": "1", "year": "2020", "note": None},
+]
+BACKENDS = [
+    {},
+    {"single_vector": True, "backend": "exact"},
+    {"single_vector": True, "backend": "voyager"},
+    {"single_vector": True, "backend": "qdrant"},
+    {"single_vector": True, "backend": "milvus"},
+]
+
+
+def made(folder, model, **settings):
+    index = TextIndex(folder, str(model), k=4, **settings)
+    assert index.add(TEXTS, ids=["a", "b", 3, "d"], metadata=METADATA) == ["a", "b", 3, "d"]
+    return index
+
+
+def found(index, **where):
+    return {hit.id for hit in index.search("blue", where=where)}
+
+
+@pytest.fixture
+def index(tmp_path, tiny_model):
+    with made(tmp_path / "index", tiny_model) as index:
+        yield index
+
+
+@pytest.mark.parametrize("settings", BACKENDS, ids=lambda s: s.get("backend", "subspaces"))
+def test_a_filter_is_exact_in_every_backend_and_after_every_change(settings, tmp_path, tiny_model):
+    libraries = {"qdrant": "qdrant_client", "milvus": "milvus_lite", "voyager": "voyager"}
+    pytest.importorskip(libraries.get(settings.get("backend", ""), "sqlite3"))
+    with made(tmp_path / "index", tiny_model, **settings) as index:
+        assert found(index, lang="en") == {"a", 3}
+        (hit,) = index.search("red fruit", where={"lang": "en", "year": {"lt": 2020}})
+        assert (hit.id, hit.text, hit.metadata) == ("a", TEXTS[0], METADATA[0])
+        index.add([TEXTS[0]], ids=["a"], metadata=[{"lang": "fr"}])
+        index.remove(3)
+        assert found(index, lang=["en", "fr"]) == {"a"}
+        assert index.search("blue", where={"lang": "en"}) == []
+        if not index.index.in_database:
+            index.compact()
+        assert found(index, lang=["fr", "de"]) == {"a", "b"}
+    assert verify(tmp_path / "index") == []
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ({"lang": ["de", "1"]}, {"b", "d"}),
+        ({"lang": []}, set()),
+        ({"lang": 1}, set()),
+        ({"checked": True}, {"a"}),
+        ({"checked": 1}, set()),
+        ({"year": 2024.0}, {3}),
+        ({"year": {"gte": 2019, "lt": 2024}}, {"a", "b"}),
+        ({"year": {"gte": "2000"}}, {"d"}),
+        ({"year": {"gt": 2019}, "lang": "en"}, {3}),
+        ({}, {"a", "b", 3, "d"}),
+    ],
+)
+def test_conditions(index, where, expected):
+    assert {hit.id for hit in index.search("blue", where=where)} == expected
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ({"language": "en"}, "no document has the metadata 'language'; known are checked, lang"),
+        ({"note": "x"}, "known are"),
+        ({"year": {"above": 3}}, "must be some of gt, gte, lt, lte, got 'above'"),
+        ({"year": {"gte": True}}, "must be a number or a string"),
+        ({"year": None}, "must be a string, a number or a boolean, got a NoneType"),
+        ("lang", "where must be a dictionary"),
+    ],
+)
+def test_a_wrong_filter_is_named(index, where, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        index.search("blue", where=where)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metadata": [{"tags": ["a"]}]}, "'tags' of document 0 must be a string"),
+        ({"metadata": [{"x": float("nan")}]}, "is not a number"),
+        ({"metadata": [{"x": 2**63}]}, "more than 64 bits"),
+        ({"metadata": [{1: "x"}]}, "the key 1"),
+        ({"metadata": ["x"]}, "must be a dictionary, got a str"),
+        ({"metadata": []}, "there are 1 texts, but 0 metadata"),
+        ({"ids": ["a", "b"]}, "there are 1 texts, but 2 ids"),
+        ({"titles": [7]}, "must be strings, got a int"),
+    ],
+)
+def test_bad_texts_and_metadata_change_nothing(index, options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        index.add(["red"], **options)
+    for texts in ("red", [""], [7]):
+        with pytest.raises((TypeError, ValueError)):
+            index.add(texts)
+    assert len(index) == 4
+
+
+def test_texts_without_ids_are_not_added_twice(index):
+    first = index.add(["red sun", "red sun", "yellow sun"])
+    assert index.add(["red sun"]) == first[:1] == first[1:2]
+    assert len(index) == 6
+
+
+def test_a_reader_filters_by_the_metadata_of_its_own_state(index):
+    with TextIndex(index.path) as reader:
+        index.add([TEXTS[0]], ids=["a"], metadata=[{"lang": "fr"}])
+        assert found(reader, lang="en") == {"a", 3}
+        reader.index.refresh()
+        assert found(reader, lang="en") == {3}
+
+
+def test_several_questions_and_explanations(index):
+    assert [[hit.id for hit in hits] for hits in index.search(TEXTS[:2], top=1)] == [["a"], ["b"]]
+    (hit,) = index.search("red fruit", top=1)
+    explained = index.explain("red fruit", hit.id)
+    assert sum(share for _, share in explained) == pytest.approx(hit.score, rel=1e-5)
+    assert {"red", "fruit"} <= {token for token, _ in explained}
+    with pytest.raises(ValueError, match="a query is empty"):
+        index.search(" ")
+
+
+def test_catalogues_from_before_metadata_open_and_take_them(index):
+    with sqlite3.connect(index.catalogue.path) as connection:
+        connection.executescript(
+            "DROP TRIGGER metadata_follows; DROP TABLE metadata; DROP INDEX files; "
+            "PRAGMA user_version = 3; UPDATE texts SET checksum = 0"
+        )
+    with TextIndex(index.path) as old:
+        assert old.search("red fruit", top=1)[0].metadata == {}
+        with pytest.raises(ValueError, match="no document of the index has metadata"):
+            found(old, lang="en")
+        old.add(["red"], ids=["new"], metadata=[{"lang": "en"}])
+        assert found(old, lang="en") == {"new"}
+
+
+def test_altered_metadata_are_found(index):
+    with sqlite3.connect(index.catalogue.path) as connection:
+        connection.execute("UPDATE metadata SET value = 'xx' WHERE id = '\"a\"' AND key = 'lang'")
+    assert verify(index.path) == [
+        f'{index.catalogue.path} is damaged: the row of document "a" is altered'
+    ]
+
+
+def test_a_filter_of_a_large_collection_is_fast(tmp_path):
+    catalogue = Catalogue(tmp_path)
+    lang = ["en", "de", "fr", "es"]
+    documents = [
+        Document(i, "text " * 100, metadata={"lang": lang[i % 4], "n": i}) for i in range(20_000)
+    ]
+    catalogue.put(documents, ALWAYS)
+    begin = time.perf_counter()
+    assert len(catalogue.matching({"lang": "en", "n": {"lt": 1000}})) == 250
+    assert time.perf_counter() - begin < 1
