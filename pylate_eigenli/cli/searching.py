@@ -87,6 +87,7 @@ def _as_dict(query: str, answer: Answer, milliseconds: float) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "id": hit.id,
             "score": hit.score,
+            "share": hit.share,
             "title": hit.title,
             "snippet": hit.snippet,
         }
@@ -111,7 +112,7 @@ def _print(console: Console, query: str, answer: Answer, milliseconds: float) ->
         heading = text(f"{rank:>2}. ").append(text(hit.title or hit.id, "bold cyan"))
         if hit.title:
             heading.append(text(f"  {hit.id}", "dim"))
-        console.print(heading.append(f"  {hit.score:.3f}", style="green"))
+        console.print(heading.append(f"  {hit.share:.0%}", style="green"))
         if hit.snippet:
             console.print(Padding(text(hit.snippet), (0, 0, 0, 4), expand=False))
         if hit.contributions is not None:

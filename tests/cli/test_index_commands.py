@@ -260,6 +260,8 @@ class TestSearch:
             number = int(hit["id"].removeprefix("d"))
             assert (hit["title"], hit["snippet"]) == (f"T{number}", TEXTS[number])
             assert all(hit[key] in shown for key in ("id", "title", "snippet"))
+            assert f"{hit['share']:.0%}" in shown
+            assert 0 < hit["share"] <= 1
             assert sum(hit["contributions"]) == pytest.approx(hit["score"], rel=1e-4)
             assert len(found["tokens"]) == len(hit["contributions"])
 
