@@ -31,12 +31,15 @@ app = typer.Typer(
     # Errors are reported by cli.errors; what passes it was asked for with --debug.
     pretty_exceptions_enable=False,
 )
-for command in (
-    *(index, search, serve, add, remove, info, verify, compact),
-    *(spectrum, evaluate, export, demo, paper),
-):
-    app.command()(command)
-app.add_typer(pages.app, name="pages")
+_MAINTAIN = "Maintain an index"
+for panel, commands in {
+    "Usual commands": (index, search, serve),
+    _MAINTAIN: (add, remove, info, verify, compact, export),
+    "Try and measure": (demo, spectrum, evaluate, paper),
+}.items():
+    for command in commands:
+        app.command(rich_help_panel=panel)(command)
+app.add_typer(pages.app, name="pages", rich_help_panel=_MAINTAIN)
 
 
 def _print_version(wanted: bool) -> None:

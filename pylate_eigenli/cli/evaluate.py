@@ -9,6 +9,7 @@ import typer
 
 from .errors import Debug, one_line_errors
 from .options import Json
+from .terminal import echo, echo_lines
 
 METHODS = "full,eigenli,ward,kmeans,eigenli-sv,muvera,muvera-centered"
 
@@ -60,12 +61,14 @@ def evaluate(
     """Measure Recall, nDCG, MRR, size, build time and latency of methods on collections.
 
     Writes results.json, results.csv and results.md with differences to full MaxSim, their
-    bootstrap intervals, and the paper's numbers if model and data are the paper's.
+    bootstrap intervals, and the paper's numbers if model and data are the paper's; and draws
+    quality-by-size.png and quality-by-time.png.
     """
     with one_line_errors(debug):
         from ..evaluation import run
         from ..evaluation.methods import expand
         from ..evaluation.paper import results as paper
+        from ..evaluation.plots import plot_all
         from ..evaluation.report import Report
 
         names = expand(_method_names(methods or [METHODS]), map(_positive, _listed(k or ["32"])))
@@ -88,7 +91,15 @@ def evaluate(
         texts = {"json": report.to_json(), "md": report.to_markdown(), "csv": report.to_csv()}
         for suffix, text in texts.items():
             (out / f"results.{suffix}").write_text(text, encoding="utf-8")
-        typer.echo(texts["json" if as_json else "md"])
+        if as_json:
+            typer.echo(report.to_json())
+        else:
+            echo_lines(report.to_markdown())
+        try:
+            for path in plot_all(results, "nDCG@10", out):
+                echo(f"plot: {path}", err=True)
+        except ImportError as error:  # matplotlib is an extra; the tables do without
+            echo(f"no plots: {error}", err=True)
 
 
 def _listed(values: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ Directions = Annotated[
         "-k",
         "--directions",
         min=1,
-        help="Directions kept per document, the k of its subspace.  [default: 32]",
+        help="Directions kept per document, the k of its subspace.  \\[default: 32]",
         show_default=False,
     ),
 ]
@@ -51,4 +51,17 @@ def existing(path: Path) -> Path:
 
     if not holds_index(path):
         raise FileNotFoundError(f"there is no index in {path}; `eigenli index` makes one")
+    return path
+
+
+def drawable(path: Path) -> Path:
+    """Return the path of a plot; raise an error if it could not be drawn in the end."""
+    from ..errors import require
+
+    backends = require("matplotlib.backend_bases", "plot", "drawing a plot")
+    formats = backends.FigureCanvasBase.get_supported_filetypes()
+    if path.suffix.removeprefix(".") not in formats:
+        raise ValueError(f"{path} must end in one of {', '.join(f'.{name}' for name in formats)}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"the folder {path.parent} does not exist")
     return path

@@ -172,16 +172,21 @@ def search(
 
 
 def _as_dict(hit: Hit) -> dict[str, Any]:
-    return {"document": hit.file or hit.id, "page": hit.page, "score": hit.score}
+    return {
+        "document": hit.file or hit.id,
+        "page": hit.page,
+        "score": hit.score,
+        "share": hit.share,
+    }
 
 
 def _table(hits: list[Hit]) -> Table:
     table = Table("document")
-    for heading in ("page", "score"):
+    for heading in ("page", "explains"):
         table.add_column(heading, justify="right")
     for hit in hits:
         page = "" if hit.page is None else str(hit.page)
-        table.add_row(text(hit.file or hit.id, fold=True), page, f"{hit.score:.3f}")
+        table.add_row(text(hit.file or hit.id, fold=True), page, f"{hit.share:.0%}")
     return table
 
 

@@ -10,7 +10,7 @@ import typer
 
 from .errors import Debug, one_line_errors
 from .options import Json
-from .terminal import echo
+from .terminal import echo_lines
 
 if TYPE_CHECKING:
     from ..evaluation.paper.results import Cell
@@ -51,18 +51,13 @@ def paper(
                 typer.echo(json.dumps(listing, indent=2))
             else:
                 rows = [[*map(str, table.values())] for table in listing]
-                _print(markdown(list(listing[0]), rows, 2))
+                echo_lines(markdown(list(listing[0]), rows, 2))
         elif as_json:
             typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
         else:
             for name, members in by_table.items():
                 if members:
-                    _print(f"{name}: {TABLES[name]}\n\n{_pivot(members)}")
-
-
-def _print(lines: str) -> None:
-    for line in lines.split("\n"):
-        echo(line)
+                    echo_lines(f"{name}: {TABLES[name]}\n\n{_pivot(members)}")
 
 
 def _pivot(cells: list[Cell]) -> str:

@@ -1,4 +1,4 @@
-"""``eigenli search``: one query, several, or a prompt."""
+"""``eigenli search``: one question, a prompt, or a question per line of stdin."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 def search(
     index: IndexPath,
-    queries: Annotated[
+    words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[QUERY]...", help="What to look for; without it, queries are asked for."
+            metavar="[QUESTION]...",
+            help="What to look for, in one or several words; without it, questions are asked for, "
+            "or read from stdin, one per line.",
         ),
     ] = None,
     top: Top = 5,
@@ -57,11 +59,12 @@ def search(
         conditions = _conditions(where or [])
         console = Console(highlight=False)
         with open_corpus(existing(index), model, trust_index=trust) as corpus:
-            if queries and not all(query.strip() for query in queries):
-                raise ValueError("a query is empty")
+            question = None if words is None else " ".join(words).strip()
+            if question == "":
+                raise ValueError("the question is empty")
             with Console(stderr=True).status("Loading the model"):
                 corpus.warm_up()
-            for query in queries or _asked(prompt=not as_json):
+            for query in [question] if question else _asked(prompt=not as_json):
                 corpus.index.refresh()  # a prompt may stay open while others change the index
                 begin = time.perf_counter()
                 (answer,) = corpus.answers(
@@ -109,6 +112,7 @@ def _as_dict(query: str, answer: Answer, milliseconds: float) -> dict[str, Any]:
         shown: dict[str, Any] = {
             "id": hit.id,
             "score": hit.score,
+            "share": hit.share,
             "title": hit.title,
             "snippet": hit.snippet,
             "text": hit.text,
@@ -137,7 +141,7 @@ def _print(console: Console, query: str, answer: Answer, milliseconds: float) ->
         heading = text(f"{rank:>2}. ").append(text(hit.title or hit.id, "bold cyan"))
         if hit.title:
             heading.append(text(f"  {hit.id}", "dim"))
-        console.print(heading.append(f"  {hit.score:.3f}", style="green"))
+        console.print(heading.append(f"  {hit.share:.0%}", style="green"))
         if hit.snippet:
             console.print(Padding(text(hit.snippet), (0, 0, 0, 4), expand=False))
         if hit.contributions is not None:

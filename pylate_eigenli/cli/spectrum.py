@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +14,10 @@ from rich.table import Table
 
 from .errors import Debug, one_line_errors
 from .indexing import SourceName, model_or_error
-from .options import Json, Model
-from .terminal import echo
+from .options import Json, Model, drawable
+from .terminal import echo, echo_lines
+
+_DECADES, _ROWS_PER_DECADE, _WIDEST = 4, 2, 64  # of the chart
 
 if TYPE_CHECKING:
     from ..corpus.passages import Cut
@@ -39,6 +43,7 @@ def spectrum(
         from ..models.text_encoder import TextEncoder
         from ..spectral.analysis import analyze
 
+        drawn = None if plot is None else drawable(plot)
         opened = open_source(source)
         encoder = TextEncoder(model or model_or_error())
         texts = _sample(opened, Cutter(encoder.tokenizer, encoder.document_length), sample)
@@ -47,11 +52,14 @@ def spectrum(
             typer.echo(json.dumps(_values(found)))
         else:
             _show(found)
+            if drawn is None:
+                plain = Console().options.ascii_only
+                echo_lines(chart(found.spectra.mean(0).tolist(), found.k, ascii_only=plain))
         for line in opened.unreadable:
             echo(f"skipped: {line}", err=True)
-        # Last, so that the results are printed even if matplotlib is missing.
-        if plot is not None:
-            found.plot(plot)
+        if drawn is not None:
+            found.plot(drawn)
+            echo(f"plot: {drawn}", err=True)
 
 
 def _sample(source: Source, cut: Cut, n: int) -> list[str]:
@@ -86,3 +94,40 @@ def _show(found: Analysis) -> None:
         table.add_row(str(k), f"{share:.1%}", f"{found.shorter[k]:.1%}")
     console.print(table)
     console.print(f"Recommended: k = {found.k}, preset = {found.preset}: {found.reason}.")
+
+
+def chart(spectrum: Sequence[float], k: int, *, ascii_only: bool = False) -> str:
+    """Return a spectrum as bars on a logarithmic scale, with the k below them.
+
+    Examples
+    --------
+    >>> print(chart([0.9, 0.09, 0.009, 0.001], k=2))
+    share of the energy, by direction
+         1 |▇
+           |█
+       0.1 |█▇
+           |██
+      0.01 |██▇
+           |███
+     0.001 |████
+           |████
+            1  4
+             ^ k = 2
+    """
+    at = sorted({round(i * (len(spectrum) - 1) / (_WIDEST - 1)) for i in range(_WIDEST)})
+    # In eighths of a row, which is as fine as characters are.
+    levels = [
+        8 * _ROWS_PER_DECADE * (_DECADES + math.log10(max(spectrum[i], 10.0**-_DECADES)))
+        for i in at
+    ]
+    blocks = "    #####" if ascii_only else " ▁▂▃▄▅▆▇█"
+    lines = ["share of the energy, by direction"]
+    for row in reversed(range(_DECADES * _ROWS_PER_DECADE)):
+        decade, within = divmod(row + 1, _ROWS_PER_DECADE)
+        label = "" if within else f"{10.0 ** (decade - _DECADES):g}"
+        bars = "".join(blocks[min(max(round(level - 8 * row), 0), 8)] for level in levels)
+        lines.append(f"{label:>6} |{bars}".rstrip())
+    column = sum(direction < k for direction in at)
+    lines.append(f"        1{str(len(spectrum)).rjust(len(at) - 1)}")
+    lines.append(f"        {'^'.rjust(column)} k = {k}")
+    return "\n".join(lines)

@@ -29,6 +29,12 @@ def echo(line: object, *, err: bool = False, color: str | None = None) -> None:
     typer.secho(printable(line), err=err, fg=color)
 
 
+def echo_lines(lines: str) -> None:
+    """Print a text of several lines."""
+    for line in lines.split("\n"):
+        echo(line)
+
+
 def text(value: object, style: str = "", *, fold: bool = False) -> Text:
     """Return a line for rich that is not taken for markup: documents are full of brackets."""
     return Text(printable(value), style, overflow="fold" if fold else None)

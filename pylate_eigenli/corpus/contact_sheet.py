@@ -68,7 +68,7 @@ def _item(hit: Hit, folder: Path) -> str:
         picture = f'<img src="{source}" alt="{escape(name)}">'
     except Exception as error:  # a broken file must not hide the other hits
         picture = f'<span class="none">cannot be shown: {escape(str(error))}</span>'
-    return f"<li>{picture}<p>{escape(name)}<br><small>score {hit.score:.3f}</small></p></li>"
+    return f"<li>{picture}<p>{escape(name)}<br><small>explains {hit.share:.0%}</small></p></li>"
 
 
 def _data_url(image: Image) -> str:

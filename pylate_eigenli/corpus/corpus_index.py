@@ -438,11 +438,12 @@ class CorpusIndex(ABC):
         embeddings = [next(encoded) if isinstance(query, str) else query for query in queries]
         with self._turn:
             found = self.index(embeddings, k=k, subset=subset, **options)
+            highest = self.index.highest_scores(embeddings, rerank)
         documents = self.catalogue.get(
             {hit["id"] for hits in found for hit in hits}, self._generation
         )
         answers = []
-        for query, matrix, hits in zip(queries, embeddings, found, strict=True):
+        for query, matrix, hits, best in zip(queries, embeddings, found, highest, strict=True):
             contributions: list[NDArray[np.float32] | None] = [None] * len(hits)
             if explain:
                 with self._turn:
@@ -451,7 +452,13 @@ class CorpusIndex(ABC):
                 contributions = [reason.contributions for reason in reasons]
             text = query if isinstance(query, str) else None
             shown = [
-                hit_of(documents.get(hit["id"], Document(hit["id"])), hit["score"], text, reason)
+                hit_of(
+                    documents.get(hit["id"], Document(hit["id"])),
+                    hit["score"],
+                    min(hit["score"] / best, 1.0) if best > 0 else 0.0,
+                    text,
+                    reason,
+                )
                 for hit, reason in zip(hits, contributions, strict=True)
             ]
             answers.append(Answer(shown, None if text is None else next(tokens)))

@@ -40,6 +40,10 @@ class Hit:
         What was given with the document.
     file, page
         The file it was read from, and the number of its page; None if there is none.
+    share
+        The share of the query that the document explains: the score divided by the highest score
+        that any document could have. It is 1 for the whole query; 0 or less, with background
+        subtraction, for no more than a document explains of any query.
     contributions
         Contribution of each query token to the score, if requested. Shape: (tokens,).
 
@@ -57,6 +61,7 @@ class Hit:
     metadata: Mapping[str, Value] = field(default_factory=dict, hash=False)
     file: str | None = None
     page: int | None = None
+    share: float = 0.0
     contributions: NDArray[np.float32] | None = None
 
 
@@ -77,6 +82,7 @@ class Answer:
 def hit_of(
     document: Document,
     score: float,
+    share: float,
     query: str | None,
     contributions: NDArray[np.float32] | None = None,
 ) -> Hit:
@@ -90,6 +96,7 @@ def hit_of(
         document.metadata,
         document.file,
         document.page,
+        share,
         contributions,
     )
 

@@ -225,11 +225,7 @@ def _measure(
     first = collect([queries[0]], names="query")
     depth = min(depth, len(documents))
     if not spec.family.learns:
-        # Load libraries and compile kernels once, so that build times do not include it.
-        with TemporaryDirectory() as folder, closing(spec.open(folder)) as method:
-            some = min(_WARM_UP_DOCUMENTS, len(documents))
-            method.add(collect([documents[i] for i in range(some)]))
-            method.search(first, 1)
+        warm_up(spec, documents, queries, _WARM_UP_DOCUMENTS)
     with TemporaryDirectory() as folder, closing(spec.open(folder)) as method:
         build_seconds = 0.0
         with tqdm(total=len(documents), desc=title, disable=title is None) as bar:
@@ -249,6 +245,13 @@ def _measure(
         hits = method.search(asked, depth)
         costs["ms_per_query_in_batch"] = 1e3 * (time.perf_counter() - begin) / len(queries)
     return hits, costs
+
+
+def warm_up(spec: Spec, documents: TokenFile, queries: TokenFile, size: int) -> None:
+    """Load libraries and compile kernels with a few documents, so that no time includes it."""
+    with TemporaryDirectory() as folder, closing(spec.open(folder)) as method:
+        method.add(collect([documents[i] for i in range(min(size, len(documents)))]))
+        method.search(collect([queries[0]], names="query"), 1)
 
 
 def _seconds(call: Callable[..., object], *arguments: object) -> float:

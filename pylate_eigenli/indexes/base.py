@@ -327,6 +327,32 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     def _request(self, state: Snapshot, queries: Queries, k: int) -> SearchRequest:
         return SearchRequest(queries, k)
 
+    def highest_scores(
+        self, queries_embeddings: Any, rerank: str | None = None
+    ) -> NDArray[np.float64]:
+        """Return the highest score that any document could have for each query.
+
+        A score divided by it is the share of the query that the document explains: 1 for all of it;
+        0, with background subtraction, for no more than a document explains of any query. Less is
+        below 0. Codes and projections round scores, so a share can exceed 1 a little.
+
+        Parameters
+        ----------
+        queries_embeddings
+            As for a search.
+        rerank
+            As for :class:`pylate_eigenli.EigenLISVIndex`. MaxSim is highest where every token of
+            the query is a token of the document.
+
+        Returns
+        -------
+        Shape: (queries,).
+        """
+        queries = self._queries(self._snapshot, queries_embeddings, None, None)
+        if (rerank or getattr(self, "rerank", "none")) == "maxsim":
+            return np.array([float(query.double().norm(dim=1).sum()) for query in queries.plain])
+        return queries.highest_scores()
+
     def contributions(
         self,
         query_embeddings: Any,

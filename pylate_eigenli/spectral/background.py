@@ -48,6 +48,23 @@ class Queries:
     def __len__(self) -> int:
         return len(self.plain)
 
+    def highest_scores(self) -> NDArray[np.float64]:
+        """Return the highest score that any document could have for each query. Shape: (queries,).
+
+        The score is the inner product of the query's moment, less the background, with the matrix
+        of a document, whose eigenvalues lie between 0 and 1. It is highest where that matrix is the
+        projector on the positive part: then it is the sum of the positive eigenvalues. Without a
+        background that is the mass of the query.
+        """
+        highest = []
+        for tokens in self.tokens:
+            moment = tokens.double().mT @ tokens.double()
+            if self.against is not None:
+                rows = self.against.double()
+                moment -= torch.trace(moment) * (rows.mT @ rows)
+            highest.append(float(torch.linalg.eigvalsh(moment).clamp_min(0).sum()))
+        return np.array(highest)
+
     def alone(self, part: slice) -> Queries:
         """Return each of some tokens as a query of its own, whose score is its contribution."""
         plain, tokens = self.plain.tokens[part], self.tokens.tokens[part]

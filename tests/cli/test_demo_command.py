@@ -32,7 +32,8 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 
 def run(environment: dict[str, str], *arguments: str) -> Any:
-    arguments = ("demo", "--documents", str(DOCUMENTS), *arguments)
+    plot = str(Path(environment["EIGENLI_CACHE"]) / "demo.png")
+    arguments = ("demo", "--documents", str(DOCUMENTS), "--plot", plot, *arguments)
     return CliRunner().invoke(app, arguments, env=environment)
 
 
@@ -48,8 +49,10 @@ def test_json_is_all_of_stdout_and_complete(environment: dict[str, str]) -> None
     assert all(hit["id"] and hit["summary"] for a in report["answers"] for hit in a["hits"])
     maxsim, eigenli, single, binary = report["comparison"]
     assert (maxsim["method"], eigenli["method"]) == ("MaxSim, all tokens", "EigenLI, k=16")
-    assert single["method"] == "EigenLI, one vector, 8 bits"
-    assert binary["method"] == "EigenLI, one vector, 1 bit"
+    assert single["method"] == "EigenLI-SV, 8 bits"
+    assert binary["method"] == "EigenLI-SV, 1 bit"
+    assert Path(report["plot"]).read_bytes().startswith(b"\x89PNG")
+    assert "Compiling kernels, once" in result.stderr.splitlines()
     assert eigenli["bytes_per_document"] < maxsim["bytes_per_document"]
     for row in report["comparison"]:
         assert row["milliseconds_per_query"] > 0
@@ -62,8 +65,13 @@ def test_the_report_shows_answers_table_and_method(
 ) -> None:
     result = run(environment, "--index-folder", str(tmp_path))
     assert result.exit_code == 0, result.output
-    for text in (QUESTIONS[0], "bytes / document", "EigenLI, k=32", "MRR@10", "first sentence"):
+    for text in (QUESTIONS[0], "bytes", "EigenLI, k=32", "MRR@10", "first sentence"):
         assert text in result.stdout
+    assert str(Path(environment["EIGENLI_CACHE"]) / "demo.png") in result.stdout
+    commands = [line.split() for line in result.stdout.splitlines()[-3:]]
+    assert [command[:2] for command in commands] == [
+        ["eigenli", name] for name in ("index", "search", "serve")
+    ]
     (kept,) = re.findall(r"is kept in\s+(\S+)\.\s", result.stdout)
     assert Path(kept) == tmp_path / INDEX_NAME
     with EigenLIIndex(index_folder=str(tmp_path), index_name=INDEX_NAME) as index:
@@ -84,6 +92,14 @@ class TestErrors:
         result = run(environment, "--directions", "129", "--debug")
         assert isinstance(result.exception, ValueError)
         assert "k=129" in str(result.exception)
+
+    def test_a_plot_that_could_not_be_drawn_is_said_at_once(
+        self, environment: dict[str, str], tmp_path: Path
+    ) -> None:
+        result = run(environment, "--plot", str(tmp_path / "plot.txt"))
+        assert result.exit_code == 1
+        assert "plot.txt must end in one of" in result.stderr
+        assert "Starting" not in result.stderr
 
     def test_too_few_documents_are_a_usage_error(self, environment: dict[str, str]) -> None:
         assert run(environment, "--documents", "1").exit_code == 2

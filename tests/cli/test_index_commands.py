@@ -260,6 +260,8 @@ class TestSearch:
             number = int(hit["id"].removeprefix("d"))
             assert (hit["title"], hit["snippet"]) == (f"T{number}", TEXTS[number])
             assert all(hit[key] in shown for key in ("id", "title", "snippet"))
+            assert f"{hit['share']:.0%}" in shown
+            assert 0 < hit["share"] <= 1
             assert sum(hit["contributions"]) == pytest.approx(hit["score"], rel=1e-4)
             assert len(found["tokens"]) == len(hit["contributions"])
 
@@ -269,8 +271,11 @@ class TestSearch:
         assert [answer["query"] for answer in answers] == ["red sea", "green sky"]
         assert all(len(answer["hits"]) == 5 for answer in answers)
 
-    def test_an_empty_query_is_refused(self, index: Path) -> None:
-        assert run("search", index, "red", " ", code=1).stderr == "error: a query is empty\n"
+    def test_words_are_one_question(self, index: Path) -> None:
+        assert report("search", index, "the", "red", "sea")["query"] == "the red sea"
+
+    def test_an_empty_question_is_refused(self, index: Path) -> None:
+        assert run("search", index, "", " ", code=1).stderr == "error: the question is empty\n"
 
     def test_no_index_is_one_clear_line(self, tmp_path: Path) -> None:
         result = run("search", tmp_path / "absent", "red", code=1)
@@ -374,6 +379,16 @@ class TestSpectrum:
         told = run("spectrum", corpus, "--model", tiny_model, "--sample", 5)
         assert "5 documents" in told.stdout
         assert "Recommended: k =" in told.stdout
+        assert "share of the energy, by direction\n     1 |" in told.stdout
+
+    @pytest.mark.parametrize(
+        ("name", "error"), [("x.txt", "must end in one of"), ("absent/x.png", "does not exist")]
+    )
+    def test_a_plot_that_could_not_be_drawn_is_said_before_anything_is_encoded(
+        self, corpus: Path, tmp_path: Path, name: str, error: str
+    ) -> None:
+        told = run("spectrum", corpus, "--model", "nobody", "--plot", tmp_path / name, code=1)
+        assert error in told.stderr
 
 
 def test_presets_are_kept_by_the_index(corpus: Path, tiny_model: Path, tmp_path: Path) -> None:
@@ -399,6 +414,22 @@ def test_every_command_speaks_json() -> None:
     assert len(commands) >= 15
     for words in commands:
         assert "--json" in run(*words, "--help").stdout, words
+
+
+def test_the_first_screen_has_the_three_usual_commands_before_the_others() -> None:
+    shown = run(code=2).output
+    first, rest = shown.index("Usual commands"), shown.index("Maintain an index")
+    for name in ("index", "search", "serve"):
+        assert first < shown.index(f" {name} ", first) < rest, name
+    assert all(f" {name} " in shown[rest:] for name in ("add", "demo", "evaluate", "info"))
+
+
+def test_the_same_options_have_the_same_names() -> None:
+    """A parameter with an option is --directions, --top or --preset wherever there is one."""
+    texts = {name: run(name, "--help").stdout for name in ("index", "search", "demo", "paper")}
+    assert all("--directions" in texts[name] for name in ("index", "demo", "paper"))
+    assert "[default: 32]" in texts["index"]
+    assert "--top" in texts["search"]
 
 
 def test_a_port_in_use_is_said_before_anything_is_loaded(index: Path) -> None:

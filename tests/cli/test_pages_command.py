@@ -40,7 +40,7 @@ def indexed(folder: Path, checkpoints: Path) -> Path:
     return folder.with_name("reports.pages")
 
 
-def test_hits_are_printed_with_document_page_and_score(indexed: Path) -> None:
+def test_hits_are_printed_with_document_page_and_share(indexed: Path) -> None:
     as_json = run("search", indexed, QUESTION, "--json")
     assert as_json.exit_code == 0, as_json.output
     hits = json.loads(as_json.stdout)
@@ -49,7 +49,7 @@ def test_hits_are_printed_with_document_page_and_score(indexed: Path) -> None:
     table = run("search", indexed, QUESTION, "--top", "7").stdout
     for hit in hits:
         assert hit["document"] in table
-        assert f"{hit['score']:.3f}" in table
+        assert f"{hit['share']:.0%}" in table
     assert {(hit["document"], hit["page"]) for hit in hits} >= {
         ("annual.pdf", 3),
         ("letter.png", None),

@@ -39,7 +39,9 @@ def command(*arguments):
 
 
 class TestCommand:
-    def test_every_method_is_measured_and_written_in_three_forms(self, model, collection, tmp_path):
+    def test_every_method_is_measured_written_in_three_forms_and_drawn(
+        self, model, collection, tmp_path
+    ):
         out = tmp_path / "out"
         other = tiny_collection(tmp_path / "other")
         options = ["--model", model[1], "--data", collection, "--data", other, "--out", out]
@@ -64,6 +66,9 @@ class TestCommand:
         text = (out / "results.md").read_text()
         assert result.stdout.strip() == text.strip()
         assert all(text.count(f"| {name} |") >= 2 for name in names)
+        for name in ("quality-by-size.png", "quality-by-time.png"):
+            assert (out / name).read_bytes().startswith(b"\x89PNG")
+            assert f"plot: {out / name}" in result.stderr
 
     def test_options_of_a_method_may_have_commas(self):
         given = ["full,eigenli-sv:dtype=binary,rerank=maxsim,ward", "plaid:nbits=2"]

@@ -102,6 +102,16 @@ class TestSearch:
         with pytest.raises(ValueError, match=name):
             index(queries, **options)
 
+    @pytest.mark.parametrize("preset", ["paper", "plus"])
+    def test_no_document_scores_higher_than_the_highest_score(
+        self, tmp_path, documents, queries, make, preset
+    ):
+        index = make(tmp_path, preset=preset).add_documents(range(N), documents)
+        for query, highest in zip(queries, index.highest_scores(queries), strict=True):
+            assert scores(index, query).max() <= highest * (1 + 1e-5)
+            if preset == "paper":  # unit tokens: the mass of the query is their number
+                assert highest == pytest.approx(len(query), rel=1e-5)
+
     def test_of_an_empty_index_finds_nothing(self, tmp_path, queries, make):
         assert make(tmp_path, idf=0.4, background=0.75)(queries) == [[], [], []]
 
