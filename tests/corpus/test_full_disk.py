@@ -12,7 +12,7 @@ import pytest
 
 from pylate_eigenli import TextIndex
 from pylate_eigenli.corpus.catalogue import Document
-from pylate_eigenli.corpus.corpus_index import verify
+from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.storage.disk import RESERVE_NAME
 
 DOCUMENTS = [Document(f"d{i}", f"text {i} " * 50) for i in range(200)]
