@@ -19,17 +19,14 @@ FEWEST_DOCUMENTS = 20
 """A ranking of fewer says nothing."""
 ENOUGH = 0.9
 """Below, codes find other documents than the vectors they stand for."""
-_DOCUMENTS, _QUERIES, _TOKENS = 1024, 32, 32
+DOCUMENTS = 1024
+"""As many are measured at the most."""
+_QUERIES, _TOKENS = 32, 32
 
 
 def spread(n: int, wanted: int) -> NDArray[np.int64]:
     """Return the positions of at most so many of n items, spread over all of them."""
     return np.unique(np.linspace(0, n - 1, min(n, wanted)).astype(np.int64))
-
-
-def sample_documents(n: int) -> NDArray[np.int64]:
-    """Return which of n documents to measure."""
-    return spread(n, _DOCUMENTS)
 
 
 def pseudo_queries(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +41,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
     is_end_to_end_index = True
     kind: ClassVar[str]
     settings_type: type[SettingsT]
+    codec_type: type[CodecT]
     _documents: DocumentStore
 
     def __init__(
@@ -52,6 +52,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         options: SpectralOptions,
         device: str | None,
         show_progress: bool,
+        projections: Sequence[Any] = (),
         **own: Any,
     ) -> None:
         foreign = [name for name in options if name not in SpectralOptions.__annotations__]
@@ -69,20 +70,12 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
             Path(index_folder) / index_name,
             self.kind,
             self.settings_type,
+            self.codec_type,
             wanted,
-            self._new_codec,
-            self._load_codec,
+            projections,
             override,
         )
         self._collection.settings(self._snapshot)  # refuses an index that cannot be read
-
-    @abstractmethod
-    def _new_codec(self, settings: SettingsT) -> CodecT:
-        """Return what makes columns of documents, for an index that holds none."""
-
-    @abstractmethod
-    def _load_codec(self, settings: SettingsT, arrays: Mapping[str, NDArray[Any]]) -> CodecT:
-        """Return what makes columns of documents, given the arrays of the collection."""
 
     # --- settings and state -------------------------------------------------------------------
 

@@ -239,23 +239,17 @@ class TokenProjection:
 
     def transform(self, embeddings: Any) -> list[Tensor]:
         """Project tokens in any form. Shape of each item: (tokens, dim), float32."""
-        return list(self.documents(collect(embeddings, dim=self.directions.shape[1])))
+        return list(self.projected(collect(embeddings, dim=self.directions.shape[1])))
 
-    def fitted_to(self, documents: TokenBatch) -> Self:
-        """Return the projection itself, which has been fitted before; refuse other tokens."""
-        if documents.dim != self.directions.shape[1]:
+    def projected(self, batch: TokenBatch) -> TokenBatch:
+        """Project the tokens of documents or queries."""
+        if batch.dim != self.directions.shape[1]:
             raise ValueError(
                 f"token_projection is for tokens of dimension {self.directions.shape[1]}, "
-                f"not {documents.dim}"
+                f"not {batch.dim}"
             )
-        return self
-
-    def documents(self, batch: TokenBatch) -> TokenBatch:
-        """Return the tokens of documents, projected."""
         directions = self.directions.to(batch.tokens)
         return TokenBatch(batch.tokens @ directions.mT, batch.offsets)
-
-    queries = documents
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return everything as arrays by name."""
