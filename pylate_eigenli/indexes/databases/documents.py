@@ -23,7 +23,6 @@ from ..documents import Companion, Progress, SearchRequest, Subset, TokenBatches
 from ..inputs import subset_per_query
 from ..results import Found
 from ..settings import SVSettings
-from .limits import check_dimension
 from .payload import from_bytes, to_bytes
 from .upload import Upload, Uploader, listed, verify
 
@@ -164,7 +163,7 @@ class DatabaseDocuments:
                 if known != dim:
                     raise ValueError(f"documents have dimension {dim}, expected {known}")
                 return False
-            check_dimension(codec.settings.backend, codec.encoder.width)
+            databases.check_dimension(self._name, codec.encoder.width)
             if not self._override and self._database.exists():
                 raise ValueError(
                     "the database has a collection of that name, and it is not of this index: "

@@ -15,9 +15,9 @@ import numpy as np
 
 from ...spectral.settings import check_choice
 from ...storage import DocumentId
-from ..registry import check_positive
+from ..registry import check_positive, library
 from ..results import Found
-from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of, library
+from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of
 
 Consistency = Literal["Strong", "Bounded", "Session", "Eventually"]
 
@@ -86,6 +86,7 @@ class MilvusDatabase:
     token_variable = "MILVUS_TOKEN"
     embedded_suffix = ".milvus.db"
     bytes_per_number = 4
+    max_dimensions = 32_768  # as documented
 
     def __init__(
         self, uri: str, token: str | None, collection: str, options: MilvusOptions

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ...storage import DocumentId
-from ..registry import check_positive
+from ..registry import check_positive, library
 from ..results import Found
-from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of, library
+from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of
 
 _KEYS_AT_ONCE, _ROWS_AT_ONCE = 1000, 100
 _QUERY_BYTES = 16 << 20
@@ -70,6 +70,7 @@ class QdrantDatabase:
     token_variable = "QDRANT_API_KEY"
     embedded_suffix = ".qdrant"
     bytes_per_number = 24  # as JSON
+    max_dimensions = 65_535  # as documented
 
     def __init__(
         self, uri: str, token: str | None, collection: str, options: QdrantOptions
