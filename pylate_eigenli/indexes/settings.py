@@ -23,6 +23,7 @@ from ..vectors.rows import ROW_DTYPES, RowDtype
 from .registry import ANN, DATABASES, library, options_of, type_of
 
 KeepTokens = Literal["none", "float16", "int8"]
+Kept = Literal["tokens", "bases"]
 
 
 class SpectralOptions(TypedDict, total=False):
@@ -40,7 +41,31 @@ class SpectralOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Settings(SpectralSettings):
+class _IndexSettings(SpectralSettings):
+    """What both kinds of index are made with."""
+
+    @property
+    def kept(self) -> Kept | None:
+        """Which rows of documents are kept, for re-ranking."""
+        return "bases"
+
+    def check_kept(self, wanted: Kept) -> None:
+        """Refuse to read rows of documents that are not kept."""
+        if self.kept != wanted:
+            elsewhere = {
+                "bases": ": index.bases(ids) returns them",
+                "tokens": ": compress(index.get_documents_embeddings([ids])[0]) makes bases of them",
+                None: "",
+            }
+            option = {"tokens": 'keep_tokens="float16"', "bases": "keep_bases=True"}[wanted]
+            raise ValueError(
+                f"the index keeps {self.kept or 'vectors'}, not {wanted}{elsewhere[self.kept]}; "
+                f"EigenLISVIndex({option}) keeps {wanted}"
+            )
+
+
+@dataclass(frozen=True)
+class Settings(_IndexSettings):
     """What an :class:`pylate_eigenli.EigenLIIndex` is made with.
 
     Examples
@@ -57,7 +82,7 @@ class Settings(SpectralSettings):
 
 
 @dataclass(frozen=True)
-class SVSettings(SpectralSettings):
+class SVSettings(_IndexSettings):
     """What an :class:`pylate_eigenli.EigenLISVIndex` is made with.
 
     Examples
@@ -94,9 +119,10 @@ class SVSettings(SpectralSettings):
         return self.backend in DATABASES
 
     @property
-    def keeps_rows(self) -> bool:
-        """Whether tokens or bases of each document are kept, for re-ranking."""
-        return self.keep_tokens != "none" or self.keep_bases
+    def kept(self) -> Kept | None:
+        if self.keep_tokens != "none":
+            return "tokens"
+        return "bases" if self.keep_bases else None
 
     def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
         """Return the settings of an index that exists, for somebody who opens it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from typing_extensions import Self, Unpack
@@ -223,9 +223,3 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             if best.ids
         ]
         return float(np.mean(shares)) if shares else 1.0
-
-    @property
-    def _keeps(self) -> Literal["tokens", "bases"] | None:
-        if self.settings.keep_tokens != "none":
-            return "tokens"
-        return "bases" if self.settings.keep_bases else None

@@ -31,7 +31,7 @@ Vectors: TypeAlias = Tensor | NDArray[Any]
 # 0.5 % of the optimum even for the flat spectra of packed vectors.
 _SPARE_SHARE = 0.25
 _SPARE_AT_LEAST = 256
-_ROUNDS = 3
+_ROUNDS = 4
 _DOCUMENTS_AT_ONCE = 256
 _MAX_LENGTH = 1e15  # the squares of many such vectors add up to a float32
 

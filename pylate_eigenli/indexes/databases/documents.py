@@ -94,7 +94,7 @@ class DatabaseDocuments:
                 )
             settings = self._collection.settings(state)
             width = self._collection.codec(state).encoder.width
-            self._database.open(width, settings.keeps_rows)
+            self._database.open(width, settings.kept is not None)
             self._is_open = True
         return self._database
 
@@ -198,7 +198,7 @@ class DatabaseDocuments:
                     sent[document_id] = None
                 vectors = codec.read(batch, np.arange(len(ids)))
                 rows = None
-                if codec.settings.keeps_rows:
+                if codec.settings.kept:
                     rows = to_bytes(columns.without_vectors(batch))
                 uploader.put(Upload(ids, vectors.numpy(), rows))
                 matrices = matrices + codec.encoder.matrix_sum(vectors)
@@ -287,7 +287,7 @@ class DatabaseDocuments:
     ) -> dict[DocumentId, bytes] | None:
         """Return the bytes of documents, without unknown ids; None if the database keeps none."""
         database = self._opened(state)
-        if database is None or not self._collection.settings(state).keeps_rows:
+        if database is None or not self._collection.settings(state).kept:
             return None
         return database.rows(list(dict.fromkeys(ids)))
 
