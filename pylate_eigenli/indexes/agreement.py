@@ -34,14 +34,7 @@ def pseudo_queries(
 ) -> tuple[TokenBatch, NDArray[np.int64]]:
     """Return runs of tokens from the middles of some documents, and the documents' positions.
 
-    Parameters
-    ----------
-    tokens
-        The documents.
-    queries
-        Number of runs, at most one per document.
-    lengths
-        Numbers of tokens, in turn; a shorter document gives all of its tokens.
+    Runs have the given lengths in turn; a shorter document gives all of its tokens.
 
     Examples
     --------
@@ -60,14 +53,9 @@ def pseudo_queries(
 
 
 def agreement(exact: Tensor, coded: Tensor, owners: NDArray[np.int64]) -> float:
-    """Return the mean correlation of two scores of documents, over queries.
+    """Return the mean correlation of two scores (queries, documents), over queries.
 
-    Parameters
-    ----------
-    exact, coded
-        The scores. Shape: (queries, documents).
-    owners
-        For each query the document that does not count. Shape: (queries,).
+    ``owners`` (queries,) has the document of each query that does not count.
 
     Examples
     --------

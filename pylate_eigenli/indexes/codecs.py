@@ -35,17 +35,8 @@ _WIDEST = 1 << 16  # dimensions of a vector; tokens of 361 have that many
 class Codec(ABC):
     """Documents as columns. What it has learnt from the first ones is kept in the collection.
 
-    Parameters
-    ----------
-    settings
-        What the index is made with.
-    encoder
-        Makes subspaces, and single vectors; not centred on any documents if the index does not keep
-        vectors.
-    fitted
-        Whether it has learnt from the first documents.
-    calibration
-        How the first documents chose the settings; None if they did not.
+    ``calibration`` says how they chose the settings, if they did. The encoder is not centred on any
+    documents if the index does not keep vectors.
     """
 
     labelled: ClassVar[bool]

@@ -45,14 +45,7 @@ class Searcher(Protocol):
 class LocalDocuments:
     """Documents in crash-safe files: every change is atomic, and a state stays as it is.
 
-    Parameters
-    ----------
-    collection
-        The folder.
-    searcher
-        Finds documents.
-    ann
-        Keeps an ANN structure over them, if they are vectors.
+    ``ann`` keeps an ANN structure over them, if they are vectors.
     """
 
     in_database = False

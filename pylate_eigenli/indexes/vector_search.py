@@ -20,15 +20,7 @@ _SCORES_BYTES = 64 << 20
 
 
 class VectorSearch:
-    """Finds the documents of a state with the highest scores.
-
-    Parameters
-    ----------
-    collection
-        Has the codec of a state.
-    accelerator
-        Finds candidates by the ANN structure of a state, if it has one.
-    """
+    """Finds the documents of a state with the highest scores."""
 
     def __init__(
         self, collection: Collection[SVSettings, VectorCodec], accelerator: Accelerator
@@ -43,18 +35,7 @@ class VectorSearch:
     def search(
         self, state: Snapshot, request: SearchRequest, allowed: Allowed = None
     ) -> Iterator[Hits]:
-        """Yield the hits of every query.
-
-        Parameters
-        ----------
-        state
-            The documents.
-        request
-            What to find.
-        allowed
-            For each query the sorted global rows of living documents to choose from, or None for
-            all of them. Such a choice is always scanned.
-        """
+        """Yield the hits of every query. Documents that it may choose from are always scanned."""
         n_queries = len(request.queries)
         if not state.segments:
             yield from [Hits(np.empty(0, np.int64), np.empty(0, np.float32))] * n_queries
