@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import os
+from abc import abstractmethod
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
@@ -28,6 +30,9 @@ from ..results import Found
 T = TypeVar("T", bound=Any)
 Ids: TypeAlias = Sequence[DocumentId]
 Vectors: TypeAlias = NDArray[np.float32]
+Field = Literal["rows", "vector"]
+KEYS_AT_ONCE, DOCUMENTS_AT_ONCE = 1000, 100
+"""Numbers of documents to ask a database for in one request, without and with their contents."""
 NAMES = tuple(DATABASES)
 _NAMESPACE = UUID("f1c6b0f4-6a0e-5f0e-8d6a-2f5b1c1f0e11")  # of the keys of our documents
 
@@ -106,17 +111,25 @@ class VectorDatabase(Protocol):
     def search(self, queries: Vectors, k: int, subset: Ids | None) -> list[Found]:
         """Find the documents with the largest inner products for each of the queries (m, D)."""
 
+    @abstractmethod
+    def fetch(self, ids: Ids, field: Field | None) -> Iterator[tuple[DocumentId, Any]]:
+        """Yield known ids, with the base64 of their bytes, with their vectors or with nothing."""
+
     def rows(self, ids: Ids) -> dict[DocumentId, bytes]:
         """Return the bytes of documents, without unknown ids."""
-
-    def missing(self, ids: Ids) -> list[DocumentId]:
-        """Return the ids that the collection does not hold, in their order."""
-
-    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
-        """Yield all ids and vectors (n, D) in batches."""
+        return {document_id: b64decode(text) for document_id, text in self.fetch(ids, "rows")}
 
     def vectors(self, ids: Ids) -> dict[DocumentId, Vectors]:
         """Return the vectors (D,) of documents, without unknown ids."""
+        return {i: np.array(vector, np.float32) for i, vector in self.fetch(ids, "vector")}
+
+    def missing(self, ids: Ids) -> list[DocumentId]:
+        """Return the ids that the collection does not hold, in their order."""
+        held = {document_id for document_id, _ in self.fetch(ids, None)}
+        return [document_id for document_id in ids if document_id not in held]
+
+    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
+        """Yield all ids and vectors (n, D) in batches."""
 
     def count(self) -> int:
         """Return the number of documents."""
