@@ -22,13 +22,13 @@ from ..vectors.encoder import QueryVectors
 from .collection import CodecT, SettingsT
 from .documents import Companion, SearchRequest, Subset, TokenBatches, progress_bar
 from .inputs import checked_k, document_batches, grouped_ids, several
-from .open import OpenIndex
+from .opened import OpenedIndex
 
 _VECTOR_BYTES = 16 << 20
 _TOKENS_AT_ONCE = 256
 
 
-class DocumentIndex(OpenIndex[SettingsT, CodecT]):
+class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
     """What can be done with the documents of an index, of either kind."""
 
     _companion: Companion | None = None

@@ -21,8 +21,8 @@ from .rerank import Reranker
 from .results import Found
 
 Subset: TypeAlias = Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None
-# For each query the sorted global rows to choose from, or None for all; None if that holds for all.
-Allowed: TypeAlias = Sequence[NDArray[np.int64] | None] | None
+# For each query the sorted global rows of living documents to choose from; None for all documents.
+Allowed: TypeAlias = Sequence[NDArray[np.int64]] | None
 TokenBatches: TypeAlias = Iterable[tuple[list[DocumentId], TokenBatch]]
 Companion: TypeAlias = Callable[[Transaction], None]
 Progress: TypeAlias = "tqdm[NoReturn]"

@@ -137,18 +137,15 @@ class ExactSearch:
         tokens = list(queries.tokens)
         at_once = int(np.clip(_SCORES_BYTES // (4 * max(n_rows, 1)), 1, 128))
         for begin in range(0, len(tokens), at_once):
-            chunk = list(range(begin, min(begin + at_once, len(tokens))))
+            chunk = range(begin, min(begin + at_once, len(tokens)))
             # A short list of candidates is scored exactly without screening.
-            screened = [i for i in chunk if not _is_short(_allowed(allowed, i))]
-            approximate, margins = self._screen(snapshot, tokens, screened, queries.against)
-            position = {query: i for i, query in enumerate(screened)}
+            screened = [i for i in chunk if allowed is None or len(allowed[i]) > _FEW_CANDIDATES]
+            candidates = dict(enumerate(allowed or ()))
+            screens = self._screen(snapshot, tokens, screened, queries.against)
+            for i, scores, margin in zip(screened, *screens, strict=True):
+                candidates[i] = _finalists(scores, margin, k, candidates.get(i))
             for i in chunk:
-                candidates = _allowed(allowed, i)
-                if i in position:
-                    scores = approximate[position[i]]
-                    candidates = _finalists(scores, margins[position[i]], k, candidates)
-                assert candidates is not None
-                yield self._best(snapshot, tokens[i], queries.against, candidates, k)
+                yield self._best(snapshot, tokens[i], queries.against, candidates[i], k)
 
     def _screen(
         self, snapshot: Snapshot, tokens: list[Tensor], chosen: list[int], against: Tensor | None
@@ -245,14 +242,6 @@ class ExactSearch:
                 bases, segment.offsets, floors, local, query, against
             )
         return Hits.best(candidates, scores, k)
-
-
-def _allowed(allowed: Allowed, i: int) -> NDArray[np.int64] | None:
-    return None if allowed is None else allowed[i]
-
-
-def _is_short(candidates: NDArray[np.int64] | None) -> bool:
-    return candidates is not None and len(candidates) <= _FEW_CANDIDATES
 
 
 def _finalists(

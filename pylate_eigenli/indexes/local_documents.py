@@ -245,9 +245,7 @@ def _located(state: Snapshot, ids: list[DocumentId]) -> NDArray[np.int64]:
     return rows
 
 
-def _allowed_rows(
-    state: Snapshot, subset: Subset, n_queries: int
-) -> list[NDArray[np.int64] | None] | None:
+def _allowed_rows(state: Snapshot, subset: Subset, n_queries: int) -> Allowed:
     """Translate a subset to sorted global rows per query."""
     if subset is None:
         return None

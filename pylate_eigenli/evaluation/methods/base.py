@@ -58,16 +58,10 @@ class Method(Protocol):
 class Family:
     """A kind of method; its name is the first part of their names: ``ward`` in ``ward-32``.
 
-    Parameters
-    ----------
-    open
-        Opens a method in a folder. Called with the folder, ``k`` if ``budgeted``, and the options.
-    budgeted
-        Whether names end in ``-<k>``, the number of vectors to keep per document.
-    is_maxsim
-        Whether scores are MaxSim over the vectors kept.
-    learns
-        Whether building learns from the whole collection, so that a few documents cannot warm it up.
+    ``open`` is called with the folder, k and the options. The names of ``budgeted`` families end in
+    ``-<k>``, the number of vectors to keep per document. A family ``learns`` if building needs the
+    whole collection, so that a few documents cannot warm it up; ``is_maxsim`` tells that scores are
+    MaxSim over the vectors kept.
     """
 
     name: str

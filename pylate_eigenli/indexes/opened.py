@@ -19,7 +19,7 @@ from .documents import DocumentStore
 from .settings import SpectralOptions
 
 
-class OpenIndex(Base, Generic[SettingsT, CodecT]):
+class OpenedIndex(Base, Generic[SettingsT, CodecT]):
     """A PyLate index; see :class:`pylate_eigenli.EigenLIIndex` for its parameters.
 
     ``options`` are those of the user by name, ``own`` further settings of this kind of index. An
