@@ -10,12 +10,9 @@ from .beir import Collection
 
 
 def load(task: Any) -> list[Collection]:
-    """Return the collections of a retrieval task: one for each subset and split it evaluates on.
+    """Return the collections of a task, given or named: one for each subset and split it evaluates.
 
-    Parameters
-    ----------
-    task
-        Its name, or an ``mteb.AbsTaskRetrieval``. It must be about text and search a whole corpus.
+    The task must be about text and search a whole corpus.
     """
     mteb = require("mteb", "mteb", "reading a task of mteb")
     if isinstance(task, str):

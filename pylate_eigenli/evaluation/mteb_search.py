@@ -97,22 +97,13 @@ class CompressedSearch:
         corpus: Any,
         *,
         task_metadata: Any,
-        hf_split: str,
-        hf_subset: str,
         encode_kwargs: Mapping[str, Any],
-        num_proc: int | None = None,
-        **kwargs: Any,
+        **context: Any,
     ) -> None:
         """Encode and compress a corpus, a ``datasets.Dataset`` with a column ``id``."""
-        context: dict[str, Any] = {
-            "task_metadata": task_metadata,
-            "hf_split": hf_split,
-            "hf_subset": hf_subset,
-            "encode_kwargs": encode_kwargs,
-            "num_proc": num_proc,
-        }
         self._ids = list(corpus["id"])
-        method = self._open(self._key(corpus, task_metadata, hf_split, hf_subset))
+        where = (context["hf_split"], context["hf_subset"])
+        method = self._open(self._key(corpus, task_metadata, *where))
         bar = tqdm(
             total=len(self._ids),
             initial=len(method),
@@ -121,11 +112,9 @@ class CompressedSearch:
         )
         with bar:
             for begin in range(len(method), len(self._ids), self.chunk_size):
-                end = min(begin + self.chunk_size, len(self._ids))
-                method.add(
-                    self._encode(corpus.select(range(begin, end)), is_query=False, **context)
-                )
-                bar.update(end - begin)
+                chunk = corpus.select(range(begin, min(begin + self.chunk_size, len(self._ids))))
+                method.add(self._encode(chunk, False, task_metadata, encode_kwargs, **context))
+                bar.update(len(chunk))
         method.finish()
 
     def search(
@@ -133,13 +122,10 @@ class CompressedSearch:
         queries: Any,
         *,
         task_metadata: Any,
-        hf_split: str,
-        hf_subset: str,
         top_k: int,
         encode_kwargs: Mapping[str, Any],
         top_ranked: Mapping[str, Sequence[str]] | None = None,
-        num_proc: int | None = None,
-        **kwargs: Any,
+        **context: Any,
     ) -> dict[str, dict[str, float]]:
         """Return the scores of the best ``top_k`` documents by query id and document id.
 
@@ -147,15 +133,7 @@ class CompressedSearch:
         """
         if self._opened is None:
             raise ValueError("there is nothing to search: index a corpus first")
-        tokens = self._encode(
-            queries,
-            is_query=True,
-            task_metadata=task_metadata,
-            hf_split=hf_split,
-            hf_subset=hf_subset,
-            encode_kwargs=encode_kwargs,
-            num_proc=num_proc,
-        )
+        tokens = self._encode(queries, True, task_metadata, encode_kwargs, **context)
         method = self._opened[0]
         method.fit_queries(tokens)
         candidates = None
@@ -165,14 +143,10 @@ class CompressedSearch:
                 np.array([rows[document] for document in top_ranked.get(query, ())], np.int64)
                 for query in queries["id"]
             ]
+        found = method.search(tokens, top_k, candidates)
         return {
-            query: {
-                self._ids[row]: score
-                for row, score in zip(hits.rows.tolist(), hits.scores.tolist(), strict=True)
-            }
-            for query, hits in zip(
-                queries["id"], method.search(tokens, top_k, candidates), strict=True
-            )
+            query: {self._ids[row]: float(score) for row, score in zip(*hits, strict=True)}
+            for query, hits in zip(queries["id"], found, strict=True)
         }
 
     def _open(self, key: str) -> Method:
@@ -190,12 +164,11 @@ class CompressedSearch:
     def _encode(
         self,
         dataset: Any,
-        *,
         is_query: bool,
         task_metadata: Any,
         encode_kwargs: Mapping[str, Any],
-        num_proc: int | None,
-        **where: str,
+        num_proc: int | None = None,
+        **where: Any,
     ) -> TokenBatch:
         """Return the token vectors of the rows of a dataset."""
         batches = mteb_internals.batches(

@@ -20,23 +20,12 @@ _LEAST_RANGE = 0.1  # of the quality that an axis shows
 
 
 def plot_all(results: Iterable[Result], column: str, folder: Path) -> list[Path]:
-    """Draw results by size and by time; return the two files.
-
-    Parameters
-    ----------
-    results
-        Results of any number of collections.
-    column
-        The metric and its cutoff, such as ``"nDCG@10"``.
-    folder
-        Where ``quality-by-size.png`` and ``quality-by-time.png`` are written.
-    """
+    """Draw a metric such as ``"nDCG@10"`` by size and by time; return the two files."""
     found = list(results)
     names = {"bytes_per_document": "quality-by-size.png", "ms_per_query": "quality-by-time.png"}
-    paths = [folder / name for name in names.values()]
-    for cost, path in zip(names, paths, strict=True):
-        plot(found, column, cost, path)
-    return paths
+    for cost, name in names.items():
+        plot(found, column, cost, folder / name)
+    return [folder / name for name in names.values()]
 
 
 def plot(
@@ -49,18 +38,8 @@ def plot(
 ) -> None:
     """Draw the quality of methods against a cost; results that differ in k alone are joined.
 
-    Parameters
-    ----------
-    results
-        Results; each collection gets a plot of its own.
-    column
-        The metric and its cutoff.
-    cost
-        One of :data:`COSTS`.
-    path
-        The file to write. Its suffix sets the format, for instance ``.png`` or ``.svg``.
-    label
-        The words for a method. By default its name without k.
+    Each collection gets a plot of its own. The cost is one of :data:`COSTS`; the suffix of the path
+    sets the format; ``label`` names a method, by default as it is without k.
 
     Examples
     --------

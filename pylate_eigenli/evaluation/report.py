@@ -6,7 +6,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -71,25 +70,23 @@ class Row:
     @cached_property
     def paper(self) -> dict[str, float]:
         """The paper's numbers for the same model, data and method, by metric and cutoff."""
-        found: dict[str, float] = {}
         known = in_paper(self.result.method)
         if known is None:
-            return found
+            return {}
         method, k, centered = known
-        for column in COLUMNS:
-            metric, cutoff = column.split("@")
-            # Another model or dataset, or a number that the paper does not print.
-            with suppress(ValueError, LookupError):
-                found[column] = paper.value(
-                    model=self.result.model,
-                    dataset=self.result.data,
-                    method=method,
-                    k=k,
-                    centered=centered,
-                    metric=metric,
-                    cutoff=int(cutoff),
-                )
-        return found
+        try:
+            cells = paper.select(
+                model=self.result.model,
+                dataset=self.result.data,
+                method=method,
+                k=k,
+                centered=centered,
+                statistic="value",
+            )
+        except ValueError:  # another model or dataset than the paper's
+            return {}
+        found = {f"{cell.metric}@{cell.cutoff}": cell.value for cell in reversed(cells)}
+        return {column: found[column] for column in COLUMNS if column in found}
 
     @cached_property
     def versus_full(self) -> dict[str, Interval]:

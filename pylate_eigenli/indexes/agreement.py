@@ -19,7 +19,9 @@ FEWEST_DOCUMENTS = 20
 """A ranking of fewer says nothing."""
 ENOUGH = 0.9
 """Below, codes find other documents than the vectors they stand for."""
-_DOCUMENTS, _QUERIES, _TOKENS = 1024, 32, 32
+DOCUMENTS = 1024
+"""As many are measured at the most."""
+_QUERIES, _TOKENS = 32, 32
 
 
 def spread(n: int, wanted: int) -> NDArray[np.int64]:
@@ -27,24 +29,12 @@ def spread(n: int, wanted: int) -> NDArray[np.int64]:
     return np.unique(np.linspace(0, n - 1, min(n, wanted)).astype(np.int64))
 
 
-def sample_documents(n: int) -> NDArray[np.int64]:
-    """Return which of n documents to measure."""
-    return spread(n, _DOCUMENTS)
-
-
 def pseudo_queries(
     tokens: TokenBatch, queries: int = _QUERIES, lengths: Sequence[int] = (_TOKENS,)
 ) -> tuple[TokenBatch, NDArray[np.int64]]:
     """Return runs of tokens from the middles of some documents, and the documents' positions.
 
-    Parameters
-    ----------
-    tokens
-        The documents.
-    queries
-        Number of runs, at most one per document.
-    lengths
-        Numbers of tokens, in turn; a shorter document gives all of its tokens.
+    Runs have the given lengths in turn; a shorter document gives all of its tokens.
 
     Examples
     --------
@@ -63,14 +53,9 @@ def pseudo_queries(
 
 
 def agreement(exact: Tensor, coded: Tensor, owners: NDArray[np.int64]) -> float:
-    """Return the mean correlation of two scores of documents, over queries.
+    """Return the mean correlation of two scores (queries, documents), over queries.
 
-    Parameters
-    ----------
-    exact, coded
-        The scores. Shape: (queries, documents).
-    owners
-        For each query the document that does not count. Shape: (queries,).
+    ``owners`` (queries,) has the document of each query that does not count.
 
     Examples
     --------

@@ -2,174 +2,38 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ..errors import UnknownDocumentError
-from ..scores.interface import Base, RerankResult
+from ..scores.interface import RerankResult
 from ..spectral.background import Queries, QueryFilter
-from ..spectral.settings import check_query_options, with_preset
+from ..spectral.settings import check_query_options
 from ..storage import DocumentId, Snapshot
-from ..storage.ids import checked_id, checked_ids
+from ..storage.ids import checked_ids
 from ..storage.manifest import Manifest
 from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
-from . import foreign_options
-from .calibration import Calibration
-from .collection import CodecT, Collection, SettingsT
-from .documents import Companion, DocumentStore, SearchRequest, Subset, TokenBatches, progress_bar
+from .collection import CodecT, SettingsT
+from .documents import Companion, SearchRequest, Subset, TokenBatches, progress_bar
 from .inputs import checked_k, document_batches, grouped_ids, several
-from .settings import SpectralOptions
+from .opened import OpenedIndex
 
 _VECTOR_BYTES = 16 << 20
 _TOKENS_AT_ONCE = 256
 
 
-class DocumentIndex(Base, Generic[SettingsT, CodecT]):
-    """A PyLate index; see :class:`pylate_eigenli.EigenLIIndex` for its parameters.
+class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
+    """What can be done with the documents of an index, of either kind."""
 
-    ``options`` are those of the user by name, ``own`` further settings of this kind of index. An
-    index that exists keeps its own settings.
-    """
-
-    is_end_to_end_index = True
-    kind: ClassVar[str]
-    settings_type: type[SettingsT]
-    _documents: DocumentStore
-
-    def __init__(
-        self,
-        index_folder: str,
-        index_name: str,
-        override: bool,
-        options: SpectralOptions,
-        device: str | None,
-        show_progress: bool,
-        **own: Any,
-    ) -> None:
-        foreign = [name for name in options if name not in SpectralOptions.__annotations__]
-        foreign_options.refuse(type(self), foreign, device)
-        wanted = with_preset(**{"preset": None, "filter": None, **options, **own})
-        self.settings_type(**wanted)  # refuses bad values before anything is touched
-        self.index_folder = index_folder
-        self.index_name = index_name
-        self.device = device
-        self.show_progress = show_progress
-        self._companion: Companion | None = None
-        # What was computed last, and of which state.
-        self._filter: tuple[Manifest, float, float, QueryFilter] | None = None
-        self._collection: Collection[SettingsT, CodecT] = Collection(
-            Path(index_folder) / index_name,
-            self.kind,
-            self.settings_type,
-            wanted,
-            self._new_codec,
-            self._load_codec,
-            override,
-        )
-        self._collection.settings(self._snapshot)  # refuses an index that cannot be read
-
-    @abstractmethod
-    def _new_codec(self, settings: SettingsT) -> CodecT:
-        """Return what makes columns of documents, for an index that holds none."""
-
-    @abstractmethod
-    def _load_codec(self, settings: SettingsT, arrays: Mapping[str, NDArray[Any]]) -> CodecT:
-        """Return what makes columns of documents, given the arrays of the collection."""
-
-    # --- settings and state -------------------------------------------------------------------
-
-    @property
-    def _snapshot(self) -> Snapshot:
-        return self._collection.snapshot
-
-    @property
-    def settings(self) -> SettingsT:
-        """What the index is made with."""
-        return self._collection.settings(self._snapshot)
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """How the first documents chose the settings; None if these were given."""
-        return self._collection.calibration(self._snapshot)
-
-    @property
-    def dim(self) -> int | None:
-        """Dimension of the token vectors, None before the first document."""
-        return self._collection.dim(self._snapshot)
-
-    @property
-    def generation(self) -> int:
-        """Number of the change that made the state this index shows; 0 before the first one."""
-        return self._snapshot.generation
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """Metadata of the state this index shows, with the notes of a companion."""
-        return self._snapshot.meta
-
-    @property
-    def is_overriding(self) -> bool:
-        """Whether the next change replaces all that is on disk."""
-        return self._collection.store.is_overriding
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on disk, removed documents that still take space included."""
-        return self._documents.nbytes(self._snapshot)
-
-    @property
-    def in_database(self) -> bool:
-        """Whether a vector database holds the documents."""
-        return self._documents.in_database
-
-    @property
-    def thread_safe(self) -> bool:
-        """Whether threads may use the index at the same time; an embedded database is for one."""
-        return self._documents.thread_safe
-
-    def __len__(self) -> int:
-        return self._documents.count(self._snapshot)
-
-    def __contains__(self, document_id: object) -> bool:
-        return not self._documents.missing(self._snapshot, [checked_id(document_id)])
-
-    def missing(self, documents_ids: Iterable[DocumentId]) -> list[DocumentId]:
-        """Return the ids that the index does not hold."""
-        return self._documents.missing(self._snapshot, checked_ids(documents_ids))
-
-    def refresh(self) -> bool:
-        """Move on to what other processes have committed since; return whether anything changed."""
-        return self._collection.store.refresh()
-
-    def compact(self) -> Self:
-        """Give the space of removed and replaced documents back to the disk."""
-        self._documents.compact()
-        return self
-
-    def close(self) -> None:
-        """Let go of the files, of connections and of the memory used for searching."""
-        if not self._collection.is_closed:
-            self._documents.close()
-            self._collection.close()
-
-    def __getstate__(self) -> NoReturn:
-        raise TypeError(
-            "an open index can be neither pickled nor copied: open it by its folder and name instead"
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    _companion: Companion | None = None
+    # What was computed last, and of which state.
+    _filter: tuple[Manifest, float, float, QueryFilter] | None = None
 
     # --- changing -----------------------------------------------------------------------------
 
@@ -488,11 +352,6 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
             return None
         return self._collection.codec(state).width(dim)
 
-    @property
-    def _keeps(self) -> Literal["tokens", "bases"] | None:
-        """Which rows of documents the index keeps."""
-        return "bases"
-
     def get_documents_embeddings(
         self, documents_ids: Sequence[Sequence[DocumentId]]
     ) -> list[list[NDArray[np.float32]]]:
@@ -529,17 +388,7 @@ class DocumentIndex(Base, Generic[SettingsT, CodecT]):
         self, wanted: Literal["tokens", "bases"], ids: list[DocumentId]
     ) -> list[NDArray[np.float32]]:
         state = self._snapshot
-        if self._keeps != wanted:
-            elsewhere = {
-                "bases": ": index.bases(ids) returns them",
-                "tokens": ": compress(index.get_documents_embeddings([ids])[0]) makes bases of them",
-                None: "",
-            }
-            option = {"tokens": 'keep_tokens="float16"', "bases": "keep_bases=True"}[wanted]
-            raise ValueError(
-                f"the index keeps {self._keeps or 'vectors'}, not {wanted}{elsewhere[self._keeps]}; "
-                f"EigenLISVIndex({option}) keeps {wanted}"
-            )
+        self._collection.settings(state).check_kept(wanted)
         return self._documents.kept(state, ids)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,8 +20,9 @@ from ..storage.batch import Batch
 from ..tokens import TokenBatch, offsets_of
 from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
+from ..vectors.projection import SVProjection, TokenProjection
 from . import columns
-from .agreement import ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, sample_documents
+from .agreement import DOCUMENTS, ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, spread
 from .calibration import Calibration, calibrate
 from .columns import Rows
 from .settings import Settings, SVSettings
@@ -29,88 +31,98 @@ _AGREEMENT = "codes.agreement"
 _WIDEST = 1 << 16  # dimensions of a vector; tokens of 361 have that many
 
 
-class Codec(Protocol):
-    """Documents as columns. What it has learnt from the first ones is kept in the collection."""
+@dataclass(frozen=True)
+class Codec(ABC):
+    """Documents as columns. What it has learnt from the first ones is kept in the collection.
+
+    ``calibration`` says how they chose the settings, if they did. The encoder is not centred on any
+    documents if the index does not keep vectors.
+    """
 
     labelled: ClassVar[bool]
+    settings: Any
+    encoder: VectorEncoder
+    fitted: bool = False
+    calibration: Calibration | None = None
 
-    @property
-    def settings(self) -> Any:
-        """What the index is made with."""
+    @classmethod
+    def new(
+        cls,
+        settings: Any,
+        tokens: TokenProjection | None = None,
+        vectors: SVProjection | None = None,
+    ) -> Self:
+        """Return the codec of an index without documents, with projections or none."""
+        return cls(settings, VectorEncoder(SubspaceEncoder.of(settings, tokens), vectors))
 
-    @property
-    def calibration(self) -> Calibration | None:
-        """How the first documents chose the settings; None if they did not."""
+    @classmethod
+    def load(cls, settings: Any, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the codec of a collection, given its arrays."""
+        return cls(settings, VectorEncoder.from_arrays(arrays, settings), fitted=True)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return what the collection has to keep, as arrays by name."""
+        return self.encoder.to_arrays()
 
     @property
     def subspaces(self) -> SubspaceEncoder:
         """Makes subspaces of documents, and of queries the tokens to compare with them."""
-
-    @property
-    def encoder(self) -> VectorEncoder:
-        """Makes single vectors; not centred on any documents if the index does not keep them."""
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the collection has to keep, as arrays by name."""
-
-    def width(self, dim: int) -> int:
-        """Return the dimension D of single vectors, for tokens of dimension ``dim``."""
-
-    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
-        """Return the columns of documents, and the codec, fitted to them if it was not yet."""
+        return self.encoder.subspaces
 
     def with_queries(self, queries: TokenBatch) -> Self:
         """Return the codec with the statistics of more queries."""
+        return self._with(self.subspaces.with_queries(queries))
 
+    def _with(self, subspaces: SubspaceEncoder) -> Self:
+        return replace(self, encoder=replace(self.encoder, subspaces=subspaces))
+
+    def _learnt(self, tokens: TokenBatch, in_rows: bool) -> Self:
+        """Return the codec, its settings and transforms learnt from the first documents."""
+        if self.fitted:
+            return self
+        codec = self
+        if self.settings.auto:
+            calibration = calibrate(self.subspaces, tokens, in_rows)
+            settings = replace(self.settings, **calibration.settings)
+            codec = self._with(self.subspaces.with_settings(settings))
+            codec = replace(codec, settings=settings, calibration=calibration)
+        return codec._with(codec.subspaces.fitted_to(tokens))
+
+    @abstractmethod
+    def width(self, dim: int) -> int:
+        """Return the dimension D of single vectors, for tokens of dimension ``dim``."""
+
+    @abstractmethod
+    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
+        """Return the columns of documents, and the codec, fitted to them if it was not yet."""
+
+    @abstractmethod
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
         """Return the single vectors of documents. Shape: (n, D), float32."""
 
+    @abstractmethod
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the sum of the matrices of documents, as they are stored. Shape: (d, d)."""
 
+    @abstractmethod
     def encode_queries(self, queries: Queries) -> QueryVectors:
         """Return queries to multiply with what :meth:`vectors` returns."""
 
 
 @dataclass(frozen=True)
-class SubspaceCodec:
+class SubspaceCodec(Codec):
     """Documents as subspaces."""
 
     labelled: ClassVar[bool] = False
     settings: Settings
-    subspaces: SubspaceEncoder
-    fitted: bool = False
-    calibration: Calibration | None = None
-
-    @classmethod
-    def load(cls, settings: Settings, arrays: Mapping[str, NDArray[Any]]) -> SubspaceCodec:
-        """Return the codec of a collection, given its arrays."""
-        return cls(settings, SubspaceEncoder.from_arrays(arrays, settings), True)
-
-    @property
-    def encoder(self) -> VectorEncoder:
-        return VectorEncoder(self.subspaces)
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        return self.subspaces.to_arrays()
 
     def width(self, dim: int) -> int:
         return packed_dim(self.subspaces.transforms.dim(dim))
 
-    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[SubspaceCodec, Batch]:
-        codec = self
-        if not self.fitted:
-            if self.settings.auto:
-                calibration = calibrate(self.subspaces, tokens)
-                settings = replace(self.settings, **calibration.settings)
-                encoder = self.subspaces.with_settings(settings)
-                codec = SubspaceCodec(settings, encoder, calibration=calibration)
-            codec = replace(codec, subspaces=codec.subspaces.fitted_to(tokens), fitted=True)
+    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
+        codec = replace(self._learnt(tokens, in_rows=True), fitted=True)
         subspaces = codec.subspaces.subspaces(tokens)
         return codec, columns.of_subspaces(ids, subspaces, self.settings.dtype)
-
-    def with_queries(self, queries: TokenBatch) -> SubspaceCodec:
-        return replace(self, subspaces=self.subspaces.with_queries(queries))
 
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
         bases, offsets = _bases(rows, documents)
@@ -132,46 +144,33 @@ def _bases(rows: Rows, documents: NDArray[np.int64]) -> tuple[Tensor, NDArray[np
 
 
 @dataclass(frozen=True)
-class VectorCodec:
+class VectorCodec(Codec):
     """Documents as single vectors, with tokens or bases beside them if these are to be kept."""
 
     labelled: ClassVar[bool] = True
     settings: SVSettings
-    encoder: VectorEncoder
-    fitted: bool = False
     agreement: float | None = None
-    calibration: Calibration | None = None
 
     @classmethod
-    def load(cls, settings: SVSettings, arrays: Mapping[str, NDArray[Any]]) -> VectorCodec:
-        """Return the codec of a collection, given its arrays."""
+    def load(cls, settings: SVSettings, arrays: Mapping[str, NDArray[Any]]) -> Self:
         agreed = float(arrays[_AGREEMENT][0]) if _AGREEMENT in arrays else None
-        return cls(settings, VectorEncoder.from_arrays(arrays, settings), True, agreed)
-
-    @property
-    def subspaces(self) -> SubspaceEncoder:
-        return self.encoder.subspaces
+        return replace(super().load(settings, arrays), agreement=agreed)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        arrays = self.encoder.to_arrays()
-        return (
-            arrays if self.agreement is None else arrays | {_AGREEMENT: np.array([self.agreement])}
-        )
+        agreed = {} if self.agreement is None else {_AGREEMENT: np.array([self.agreement])}
+        return super().to_arrays() | agreed
 
     def width(self, dim: int) -> int:
         return self.encoder.width
 
-    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[VectorCodec, Batch]:
+    def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         if not self.fitted and self.encoder.projection is None and not self.settings.in_database:
             self._check_width(tokens.dim)
-        codec = self._chosen_for(tokens) if self.settings.auto and not self.fitted else self
-        encoder = codec.encoder
+        codec = self._learnt(tokens, in_rows=self.settings.keep_bases)
+        subspaces = codec.subspaces.subspaces(tokens) if self.settings.keep_bases else None
+        packed = codec.subspaces.packed(tokens, subspaces)
         if not self.fitted:
-            encoder = replace(encoder, subspaces=encoder.subspaces.fitted_to(tokens))
-        subspaces = encoder.subspaces.subspaces(tokens) if self.settings.keep_bases else None
-        packed = encoder.subspaces.packed(tokens, subspaces)
-        if not self.fitted:
-            codec = replace(codec, encoder=encoder.centred_on(packed, tokens), fitted=True)
+            codec = replace(codec, encoder=codec.encoder.centred_on(packed, tokens), fitted=True)
         if self.settings.keep_tokens != "none":
             kept = columns.of_tokens(ids, tokens, self.settings.keep_tokens)
         elif subspaces is not None:
@@ -192,19 +191,12 @@ class VectorCodec:
                 "token_projection=TokenProjection.fit(sample, 128), or use EigenLIIndex"
             )
 
-    def _chosen_for(self, tokens: TokenBatch) -> VectorCodec:
-        """Return the codec with the settings that the first documents choose."""
-        calibration = calibrate(self.subspaces, tokens, in_rows=self.settings.keep_bases)
-        settings = replace(self.settings, **calibration.settings)
-        encoder = replace(self.encoder, subspaces=self.subspaces.with_settings(settings))
-        return replace(self, settings=settings, encoder=encoder, calibration=calibration)
-
-    def _measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> VectorCodec:
+    def _measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> Self:
         """Return the codec with the agreement of its codes with the vectors they stand for."""
         runs, owners = pseudo_queries(tokens)
         plain = Queries(runs, self.subspaces.transforms.queries(runs))
         queries = torch.from_numpy(self.encoder.encode_queries(plain).vectors)
-        chosen = np.union1d(sample_documents(len(vectors)), owners)
+        chosen = np.union1d(spread(len(vectors), DOCUMENTS), owners)
         coded = torch.from_numpy(self.scores(documents, chosen, queries))
         agreed = agreement(queries @ vectors[chosen].mT, coded, np.searchsorted(chosen, owners))
         if agreed < ENOUGH:
@@ -215,10 +207,6 @@ class VectorCodec:
                 stacklevel=2,
             )
         return replace(self, agreement=agreed)
-
-    def with_queries(self, queries: TokenBatch) -> VectorCodec:
-        subspaces = self.subspaces.with_queries(queries)
-        return replace(self, encoder=replace(self.encoder, subspaces=subspaces))
 
     def with_vectors(self, documents: Batch, vectors: Tensor) -> Batch:
         """Return documents with vectors (n, width) as the index stores them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -29,22 +29,8 @@ _TOTAL, _DOCUMENTS = "background.total", "background.documents"  # arrays of the
 class Collection(Generic[SettingsT, CodecT]):
     """Settings and codec, read once per state and fixed by the first document.
 
-    Parameters
-    ----------
-    path
-        The folder.
-    kind
-        The kind of index that it must hold.
-    settings_type
-        The type of the settings.
-    wanted
-        Settings that are asked for, by name.
-    new_codec
-        Makes the codec of an index without documents.
-    load_codec
-        Makes the codec of an index, given the arrays of its collection.
-    override
-        Whether the first change replaces what the folder holds.
+    ``wanted`` are the settings that are asked for, by name; ``projections`` those of the tokens and
+    vectors of a new index. With ``override`` the first change replaces what the folder holds.
     """
 
     def __init__(
@@ -52,17 +38,17 @@ class Collection(Generic[SettingsT, CodecT]):
         path: Path,
         kind: str,
         settings_type: type[SettingsT],
+        codec_type: type[CodecT],
         wanted: Mapping[str, Any],
-        new_codec: Callable[[SettingsT], CodecT],
-        load_codec: Callable[[SettingsT, Mapping[str, NDArray[Any]]], CodecT],
+        projections: Sequence[Any],
         override: bool,
     ) -> None:
         self.path = path
         self.kind = kind
         self._settings_type = settings_type
+        self._codec_type = codec_type
         self._wanted = wanted
-        self._new_codec = new_codec
-        self._load_codec = load_codec
+        self._projections = projections
         self._store: Store | None = Store(path, override=override)
         # What was read last, and of which state; looked at once, as other threads may be at others.
         self._read: tuple[Manifest, SettingsT, int | None] | None = None
@@ -128,13 +114,13 @@ class Collection(Generic[SettingsT, CodecT]):
             most = getattr(settings, "token_projection", None) or tokens_dim or settings.k
             if "k" not in self._wanted and settings.k > most:
                 settings = replace(settings, k=most)
-            return self._new_codec(settings)
+            return self._codec_type.new(settings, *self._projections)
         manifest = snapshot.manifest
         # Other arrays change more often than those of the codec, which are known by a checksum.
         key = (settings, manifest.meta.get("codec", manifest.collection))
         known = self._loaded
         if known is None or known[0] != key:
-            known = self._loaded = (key, self._load_codec(settings, snapshot.collection))
+            known = self._loaded = (key, self._codec_type.load(settings, snapshot.collection))
         return known[1]
 
     def begin(self, transaction: Transaction, codec: CodecT, dim: int, **meta: Any) -> None:

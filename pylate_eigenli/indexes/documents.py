@@ -21,8 +21,8 @@ from .rerank import Reranker
 from .results import Found
 
 Subset: TypeAlias = Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None
-# For each query the sorted global rows to choose from, or None for all; None if that holds for all.
-Allowed: TypeAlias = Sequence[NDArray[np.int64] | None] | None
+# For each query the sorted global rows of living documents to choose from; None for all documents.
+Allowed: TypeAlias = Sequence[NDArray[np.int64]] | None
 TokenBatches: TypeAlias = Iterable[tuple[list[DocumentId], TokenBatch]]
 Companion: TypeAlias = Callable[[Transaction], None]
 Progress: TypeAlias = "tqdm[NoReturn]"
@@ -30,20 +30,10 @@ Progress: TypeAlias = "tqdm[NoReturn]"
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a search is to find.
+    """What a search is to find: k documents per query.
 
-    Parameters
-    ----------
-    queries
-        The queries.
-    k
-        Number of documents per query.
-    reranker
-        Scores the candidates in the end, if they are to be re-ranked.
-    n_candidates
-        Number of candidates to re-rank, and to ask an ANN structure for.
-    exact
-        Whether to look at all documents, whatever ANN structures there are.
+    The reranker, if there is one, scores ``n_candidates`` in the end; as many are asked of an ANN
+    structure, unless the search is ``exact`` and looks at all documents.
     """
 
     queries: Queries
@@ -91,14 +81,8 @@ class DocumentStore(Protocol):
     ) -> None:
         """Add documents, or replace those of the same ids.
 
-        Parameters
-        ----------
-        batches
-            Called with the dimension that tokens must have, None for any, to get the documents.
-        progress
-            Counts documents that are done.
-        companion
-            Called with the transaction just before it is committed.
+        ``batches`` gets the dimension that tokens must have, None for any, and returns the
+        documents; ``companion`` is called with the transaction just before it is committed.
         """
 
     def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Unpack
 
-from ..vectors.encoder import SubspaceEncoder
 from ..vectors.rows import RowDtype
 from .base import DocumentIndex
 from .codecs import SubspaceCodec
@@ -134,6 +130,7 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
 
     kind = "eigenli"
     settings_type = Settings
+    codec_type = SubspaceCodec
 
     def __init__(
         self,
@@ -154,12 +151,6 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         )
         searcher = ExactSearch(device or "cpu", memory_limit)
         self._documents = LocalDocuments(self._collection, searcher)
-
-    def _new_codec(self, settings: Settings) -> SubspaceCodec:
-        return SubspaceCodec(settings, SubspaceEncoder.of(settings))
-
-    def _load_codec(self, settings: Settings, arrays: Mapping[str, NDArray[Any]]) -> SubspaceCodec:
-        return SubspaceCodec.load(settings, arrays)
 
     def stats(self) -> IndexStats:
         """Return the number of documents, their size on disk and a histogram of their ranks."""

@@ -52,16 +52,9 @@ _STEPS = 127.5  # from zero to the largest entry at 8 bits
 
 
 class Panel:
-    """Rounded packed projectors of some documents.
+    """Rounded packed projectors of documents.
 
-    Parameters
-    ----------
-    bases
-        Shape: (directions of all documents, d), float32.
-    offsets
-        Document i owns the rows ``offsets[i]:offsets[i + 1]``. Shape: (documents + 1,).
-    floors
-        See :mod:`pylate_eigenli.spectral.subspace`. Shape: (documents,).
+    Document i owns the rows ``offsets[i]:offsets[i + 1]`` of the bases (directions, d), float32.
     """
 
     def __init__(
@@ -115,13 +108,8 @@ class Panel:
 class ExactSearch:
     """Finds the documents of a snapshot with the highest scores.
 
-    Parameters
-    ----------
-    device
-        Where blocks beyond the memory limit are scored.
-    memory_limit
-        Bytes that panels may take. What is used besides, for blocks and scores, is about
-        200 MB, however many documents there are.
+    Panels take at most ``memory_limit`` bytes; blocks and scores take about 200 MB besides, however
+    many documents there are. Blocks beyond the limit are scored on the device.
     """
 
     def __init__(self, device: str | torch.device, memory_limit: int) -> None:
@@ -139,18 +127,7 @@ class ExactSearch:
         request: SearchRequest,
         allowed: Allowed = None,
     ) -> Iterator[Hits]:
-        """Yield the hits of every query.
-
-        Parameters
-        ----------
-        snapshot
-            The documents, as :class:`pylate_eigenli.EigenLIIndex` stores them.
-        request
-            What to find.
-        allowed
-            For each query the sorted global rows of living documents to choose from, or None for
-            all of them.
-        """
+        """Yield the hits of every query, of the living documents that it may choose from."""
         queries, k = request.queries, request.k
         present = {segment.record.data for segment in snapshot.segments}
         # Lists, here and below, because another thread may be adding a panel meanwhile.
@@ -160,18 +137,15 @@ class ExactSearch:
         tokens = list(queries.tokens)
         at_once = int(np.clip(_SCORES_BYTES // (4 * max(n_rows, 1)), 1, 128))
         for begin in range(0, len(tokens), at_once):
-            chunk = list(range(begin, min(begin + at_once, len(tokens))))
+            chunk = range(begin, min(begin + at_once, len(tokens)))
             # A short list of candidates is scored exactly without screening.
-            screened = [i for i in chunk if not _is_short(_allowed(allowed, i))]
-            approximate, margins = self._screen(snapshot, tokens, screened, queries.against)
-            position = {query: i for i, query in enumerate(screened)}
+            screened = [i for i in chunk if allowed is None or len(allowed[i]) > _FEW_CANDIDATES]
+            candidates = dict(enumerate(allowed or ()))
+            screens = self._screen(snapshot, tokens, screened, queries.against)
+            for i, scores, margin in zip(screened, *screens, strict=True):
+                candidates[i] = _finalists(scores, margin, k, candidates.get(i))
             for i in chunk:
-                candidates = _allowed(allowed, i)
-                if i in position:
-                    scores = approximate[position[i]]
-                    candidates = _finalists(scores, margins[position[i]], k, candidates)
-                assert candidates is not None
-                yield self._best(snapshot, tokens[i], queries.against, candidates, k)
+                yield self._best(snapshot, tokens[i], queries.against, candidates[i], k)
 
     def _screen(
         self, snapshot: Snapshot, tokens: list[Tensor], chosen: list[int], against: Tensor | None
@@ -268,14 +242,6 @@ class ExactSearch:
                 bases, segment.offsets, floors, local, query, against
             )
         return Hits.best(candidates, scores, k)
-
-
-def _allowed(allowed: Allowed, i: int) -> NDArray[np.int64] | None:
-    return None if allowed is None else allowed[i]
-
-
-def _is_short(candidates: NDArray[np.int64] | None) -> bool:
-    return candidates is not None and len(candidates) <= _FEW_CANDIDATES
 
 
 def _finalists(

@@ -10,77 +10,26 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from ..errors import require
+from ..spectral.settings import check_choice
 from ..storage import DocumentId, Snapshot
 from ..storage.disk import TEMPORARY_SUFFIX, sync_folder
 from ..vectors.rows import ROW_DTYPES, RowDtype, StoredRows
 from .base import DocumentIndex
+from .documents import Progress
 
 ExportFormat = Literal["npy", "parquet"]
+_Batches: TypeAlias = Iterator[tuple[list[DocumentId], StoredRows]]
 
 _FORMATS: dict[str, ExportFormat] = {".npy": "npy", ".parquet": "parquet"}
-_BATCH_BYTES = 16 << 20
 _LAYOUT = "diagonal, then sqrt(2) times the upper triangle row by row"
-
-
-class _Batch(NamedTuple):
-    """Documents as they are written: ids, vectors (n, D) and, for int8, scales (n,)."""
-
-    ids: list[DocumentId]
-    vectors: NDArray[Any]
-    scales: NDArray[np.float32] | None
-
-
-@dataclass(frozen=True)
-class _Source:
-    """The vectors of an index and how to export them."""
-
-    index: DocumentIndex[Any, Any]
-    dim: int
-    dtype: RowDtype
-    batch_size: int
-    show_progress: bool
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.index._snapshot
-
-    def batches(self) -> Iterator[_Batch]:
-        with tqdm(
-            total=len(self.index),
-            desc="Exporting vectors",
-            unit="doc",
-            disable=not self.show_progress,
-        ) as progress:
-            for ids, vectors in self.index.vectors(batch_size=self.batch_size):
-                rows = StoredRows.encode(torch.from_numpy(vectors), self.dtype)
-                yield _Batch(ids, rows.values, rows.scales)
-                progress.update(len(ids))
-
-    def describe(self) -> dict[str, Any]:
-        """Return what somebody who has only the vectors has to know, as JSON values."""
-        settings, codec = self.index.settings, self.index._collection.codec(self.snapshot)
-        assert self.index.dim is not None
-        description: dict[str, Any] = {
-            "k": settings.k,
-            "d": codec.subspaces.transforms.dim(self.index.dim),
-            "dim": self.dim,
-            "layout": _LAYOUT,
-            "short_documents": settings.short_documents,
-            "filter": settings.filter,
-        }
-        if codec.encoder.projection is not None:
-            description |= {"layout": "projected", "centred": True}
-        return description
 
 
 def export(
@@ -144,10 +93,8 @@ def export(
     chosen = format or _FORMATS.get(path.suffix)
     if chosen is None:
         raise ValueError(f"{path} ends in none of {', '.join(_FORMATS)}: say which format it is")
-    if chosen not in _FORMATS.values():
-        raise ValueError(f"format must be one of {', '.join(_FORMATS.values())}, got {format!r}")
-    if dtype not in ROW_DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(ROW_DTYPES)}, got {dtype!r}")
+    check_choice("format", chosen, tuple(_FORMATS.values()))
+    check_choice("dtype", dtype, ROW_DTYPES)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist")
     if not isinstance(index, DocumentIndex):
@@ -159,20 +106,38 @@ def export(
             f"the documents of {index.index_name!r} are in a database: export them from there, or "
             "read them with index.vectors()"
         )
-    dim = index.vector_dim
-    if dim is None or not len(index):
+    if not len(index):
         raise ValueError(f"the index {index.index_name!r} holds no documents")
-    size = _checked_batch_size(batch_size, dim, dtype)
     write = _write_npy if chosen == "npy" else _write_parquet
-    write(_Source(index, dim, dtype, size, show_progress), path)
+    with tqdm(
+        total=len(index), desc="Exporting vectors", unit="doc", disable=not show_progress
+    ) as progress:
+        write(index, path, dtype, _batches(index, dtype, batch_size, progress))
 
 
-def _checked_batch_size(batch_size: int | None, dim: int, dtype: RowDtype) -> int:
-    if batch_size is None:
-        return max(1, _BATCH_BYTES // (dim * np.dtype(dtype).itemsize))
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be positive, got {batch_size}")
-    return batch_size
+def _batches(
+    index: DocumentIndex[Any, Any], dtype: RowDtype, batch_size: int | None, progress: Progress
+) -> _Batches:
+    for ids, vectors in index.vectors(batch_size=batch_size):
+        yield ids, StoredRows.encode(torch.from_numpy(vectors), dtype)
+        progress.update(len(ids))
+
+
+def _description(index: DocumentIndex[Any, Any]) -> dict[str, Any]:
+    """Return what somebody who has only the vectors has to know, as JSON values."""
+    settings, codec = index.settings, index._collection.codec(index._snapshot)
+    assert index.dim is not None
+    description: dict[str, Any] = {
+        "k": settings.k,
+        "d": codec.subspaces.transforms.dim(index.dim),
+        "dim": index.vector_dim,
+        "layout": _LAYOUT,
+        "short_documents": settings.short_documents,
+        "filter": settings.filter,
+    }
+    if codec.encoder.projection is not None:
+        description |= {"layout": "projected", "centred": True}
+    return description
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -201,67 +166,66 @@ def _files(paths: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
             name.unlink(missing_ok=True)
 
 
-def _write_npy(source: _Source, path: Path) -> None:
+def _write_npy(
+    index: DocumentIndex[Any, Any], path: Path, dtype: RowDtype, batches: _Batches
+) -> None:
     name = path.name.removesuffix(".npy")
     ids_path, scales_path = (path.with_name(name + end) for end in (".ids.json", ".scales.npy"))
-    scaled = source.dtype == "int8"
-    n = len(source.index)
+    scaled = dtype == "int8"
     with _files([ids_path, *([scales_path] if scaled else []), path]) as (ids, *scales, vectors):
         # Written in sequence and not through a map: a full disk is then an error, not a crash.
-        _write_header(vectors, source.dtype, (n, source.dim))
+        _write_header(vectors, dtype, (len(index), index.vector_dim))
         for file in scales:
-            _write_header(file, "float32", (n,))
+            _write_header(file, "float32", (len(index),))
         separator = b"["
-        for batch in source.batches():
-            ids.write(separator + json.dumps(batch.ids, ensure_ascii=False)[1:-1].encode())
+        for part, rows in batches:
+            ids.write(separator + json.dumps(part, ensure_ascii=False)[1:-1].encode())
             separator = b", "
-            vectors.write(batch.vectors.data)
+            vectors.write(rows.values.data)
             for file in scales:
-                assert batch.scales is not None
-                file.write(batch.scales.data)
+                assert rows.scales is not None
+                file.write(rows.scales.data)
         ids.write(b"]\n")
     if not scaled:
         scales_path.unlink(missing_ok=True)  # of an earlier export, whose vectors were replaced
 
 
-def _write_header(file: BinaryIO, dtype: str, shape: tuple[int, ...]) -> None:
+def _write_header(file: BinaryIO, dtype: str, shape: tuple[int | None, ...]) -> None:
     header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _write_parquet(source: _Source, path: Path) -> None:
+def _write_parquet(
+    index: DocumentIndex[Any, Any], path: Path, dtype: RowDtype, batches: _Batches
+) -> None:
     pa = require("pyarrow", "export", "writing a Parquet file")
     pq = require("pyarrow.parquet", "export", "writing a Parquet file")
-    number = pa.from_numpy_dtype(np.dtype(source.dtype))
-    integers = _are_int64(source.snapshot)
+    number = pa.field("element", pa.from_numpy_dtype(np.dtype(dtype)), False)
+    integers = _are_int64(index._snapshot)
     fields = [
         pa.field("id", pa.int64() if integers else pa.string(), nullable=False),
-        pa.field(
-            "vector",
-            pa.list_(pa.field("element", number, False), source.dim),
-            nullable=False,
-        ),
+        pa.field("vector", pa.list_(number, index.vector_dim), nullable=False),
     ]
-    if source.dtype == "int8":
+    if dtype == "int8":
         fields.append(pa.field("scale", pa.float32(), nullable=False))
-    schema = pa.schema(fields, {"pylate_eigenli": json.dumps(source.describe())})
+    schema = pa.schema(fields, {"pylate_eigenli": json.dumps(_description(index))})
     # Parquet knows no 8-bit numbers; a dictionary of 256 entries makes them take one byte again.
-    dictionary = ["vector.list.element"] if source.dtype == "int8" else False
+    dictionary = ["vector.list.element"] if dtype == "int8" else False
     with (
         _files([path]) as (file,),
         pq.ParquetWriter(
             file, schema, use_dictionary=dictionary, write_statistics=["id"], compression="none"
         ) as writer,
     ):
-        for batch in source.batches():
-            ids = batch.ids if integers else [str(document_id) for document_id in batch.ids]
-            flat = pa.array(batch.vectors.reshape(-1))
+        for ids, rows in batches:
             columns = [
-                pa.array(ids, fields[0].type),
-                pa.FixedSizeListArray.from_arrays(flat, type=fields[1].type),
+                pa.array(ids if integers else list(map(str, ids)), fields[0].type),
+                pa.FixedSizeListArray.from_arrays(
+                    pa.array(rows.values.reshape(-1)), type=fields[1].type
+                ),
             ]
-            if batch.scales is not None:
-                columns.append(pa.array(batch.scales))
+            if rows.scales is not None:
+                columns.append(pa.array(rows.scales))
             table = pa.Table.from_arrays(columns, schema=schema)
             writer.write_table(table, row_group_size=len(ids))
 

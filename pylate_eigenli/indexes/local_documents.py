@@ -45,14 +45,7 @@ class Searcher(Protocol):
 class LocalDocuments:
     """Documents in crash-safe files: every change is atomic, and a state stays as it is.
 
-    Parameters
-    ----------
-    collection
-        The folder.
-    searcher
-        Finds documents.
-    ann
-        Keeps an ANN structure over them, if they are vectors.
+    ``ann`` keeps an ANN structure over them, if they are vectors.
     """
 
     in_database = False
@@ -252,9 +245,7 @@ def _located(state: Snapshot, ids: list[DocumentId]) -> NDArray[np.int64]:
     return rows
 
 
-def _allowed_rows(
-    state: Snapshot, subset: Subset, n_queries: int
-) -> list[NDArray[np.int64] | None] | None:
+def _allowed_rows(state: Snapshot, subset: Subset, n_queries: int) -> Allowed:
     """Translate a subset to sorted global rows per query."""
     if subset is None:
         return None

@@ -1,74 +1,44 @@
-"""Parts that are chosen by name, each in a module of its own with a library of its own.
+"""Backends by name: ANN libraries and vector databases, each in a module of its own.
 
-Modules and extras are named like the part. Both are imported when first used.
+Modules and libraries are imported when first used. The extra has the name of the backend.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..errors import require
 
-
-class Entry(NamedTuple):
-    """The class of a part, and the library that it needs."""
-
-    class_name: str
-    library: str
+ANN = {"faiss": "FaissBackend", "voyager": "VoyagerBackend"}
+DATABASES = {"milvus": "MilvusDatabase", "qdrant": "QdrantDatabase"}
+"""The classes of backends, by name."""
+_LIBRARIES = {"milvus": "pymilvus", "qdrant": "qdrant_client"}  # others are named as the backend
 
 
-@dataclass(frozen=True)
-class Registry:
-    """Parts of one kind.
+def type_of(name: str) -> Any:
+    """Return the class of a backend."""
+    package = "ann" if name in ANN else "databases"
+    return getattr(import_module(f".{package}.{name}", __package__), {**ANN, **DATABASES}[name])
 
-    Parameters
-    ----------
-    package
-        Full name of the package with their modules.
-    noun
-        What to call a part in errors; also the option that chooses one.
-    entries
-        The parts by name.
-    """
 
-    package: str
-    noun: str
-    entries: Mapping[str, Entry]
+def options_of(name: str, options: Mapping[str, Any] | None) -> Any:
+    """Return options as the ``options_type`` of a backend; refuse those that it does not have."""
+    options_type = type_of(name).options_type
+    known = [field.name for field in fields(options_type)]
+    for option in options or {}:
+        if option not in known:
+            raise ValueError(
+                f"the {name} backend has no option {option!r}, only {', '.join(known)}"
+            )
+    return options_type(**(options or {}))
 
-    def type_of(self, name: str) -> Any:
-        """Return the class of a part; refuse an unknown name."""
-        if name not in self.entries:
-            names = ", ".join(self.entries)
-            raise ValueError(f"{self.noun} must be one of {names}, got {name!r}")
-        return getattr(import_module(f"{self.package}.{name}"), self.entries[name].class_name)
 
-    def options(self, name: str, options: Mapping[str, Any] | None) -> Any:
-        """Return options as the ``options_type`` of a part; refuse those that it does not have."""
-        options_type = self.type_of(name).options_type
-        known = [field.name for field in fields(options_type)]
-        for option in options or {}:
-            if option not in known:
-                raise ValueError(
-                    f"the {name} {self.noun} has no option {option!r}, only {', '.join(known)}"
-                )
-        return options_type(**(options or {}))
-
-    def options_of_searches(self, name: str) -> frozenset[str]:
-        """Return the options of a part that may be others each time it is opened."""
-        names: frozenset[str] = self.type_of(name).options_type.of_searches
-        return names
-
-    def library(self, name: str) -> Any:
-        """Return the library behind a part."""
-        return require(self.entries[name].library, name, f"the {name} {self.noun}")
-
-    def check(self, name: str, options: Mapping[str, Any] | None = None) -> None:
-        """Refuse an unknown part, one whose library is missing, and options it does not have."""
-        self.options(name, options)
-        self.library(name)
+def library(name: str) -> Any:
+    """Return the library behind a backend."""
+    return require(_LIBRARIES.get(name, name), name, f"the {name} backend")
 
 
 def check_positive(**options: int | None) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from ..spectral.background import Queries
+from ..spectral.settings import check_choice
 from ..storage import DocumentId
 from ..tokens import TokenBatch, collect
 from ..vectors.packing import pack_queries
@@ -28,9 +29,7 @@ TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
 
 def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) -> None:
     """Refuse a way of re-ranking that is unknown or that the index keeps nothing for."""
-    choices = ("none", "eigenli", "maxsim")
-    if rerank not in choices:
-        raise ValueError(f"rerank must be one of {', '.join(choices)}, got {rerank!r}")
+    check_choice("rerank", rerank, get_args(Rerank))
     has_tokens = settings.keep_tokens != "none" or tokens_of is not None
     if rerank == "maxsim" and not has_tokens:
         raise ValueError('rerank="maxsim" needs keep_tokens="float16" or "int8", or tokens_of')
@@ -40,18 +39,9 @@ def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) 
 
 @dataclass(frozen=True)
 class Reranker:
-    """Scores candidates by MaxSim or by their subspaces.
+    """Scores candidates by MaxSim or by their subspaces, which the codec makes of tokens.
 
-    Parameters
-    ----------
-    by
-        ``"maxsim"`` or ``"eigenli"``.
-    queries
-        The queries.
-    codec
-        How the index makes subspaces of tokens.
-    tokens_of
-        Gives the tokens of documents by id if the index does not keep them.
+    ``tokens_of`` gives the tokens of documents by id if the index does not keep them.
     """
 
     by: Rerank

@@ -20,9 +20,10 @@ from ..spectral.settings import (
 from ..spectral.subspace import ShortDocuments
 from ..vectors.quantization import VECTOR_DTYPES, VectorDtype
 from ..vectors.rows import ROW_DTYPES, RowDtype
-from . import ann, databases
+from .registry import ANN, DATABASES, library, options_of, type_of
 
 KeepTokens = Literal["none", "float16", "int8"]
+Kept = Literal["tokens", "bases"]
 
 
 class SpectralOptions(TypedDict, total=False):
@@ -40,7 +41,31 @@ class SpectralOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Settings(SpectralSettings):
+class _IndexSettings(SpectralSettings):
+    """What both kinds of index are made with."""
+
+    @property
+    def kept(self) -> Kept | None:
+        """Which rows of documents are kept, for re-ranking."""
+        return "bases"
+
+    def check_kept(self, wanted: Kept) -> None:
+        """Refuse to read rows of documents that are not kept."""
+        if self.kept != wanted:
+            elsewhere = {
+                "bases": ": index.bases(ids) returns them",
+                "tokens": ": compress(index.get_documents_embeddings([ids])[0]) makes bases of them",
+                None: "",
+            }
+            option = {"tokens": 'keep_tokens="float16"', "bases": "keep_bases=True"}[wanted]
+            raise ValueError(
+                f"the index keeps {self.kept or 'vectors'}, not {wanted}{elsewhere[self.kept]}; "
+                f"EigenLISVIndex({option}) keeps {wanted}"
+            )
+
+
+@dataclass(frozen=True)
+class Settings(_IndexSettings):
     """What an :class:`pylate_eigenli.EigenLIIndex` is made with.
 
     Examples
@@ -57,7 +82,7 @@ class Settings(SpectralSettings):
 
 
 @dataclass(frozen=True)
-class SVSettings(SpectralSettings):
+class SVSettings(_IndexSettings):
     """What an :class:`pylate_eigenli.EigenLISVIndex` is made with.
 
     Examples
@@ -78,28 +103,26 @@ class SVSettings(SpectralSettings):
         super().__post_init__()
         check_choice("dtype", self.dtype, VECTOR_DTYPES)
         check_choice("keep_tokens", self.keep_tokens, get_args(KeepTokens))
-        check_choice("backend", self.backend, ("exact", *ann.NAMES, *databases.NAMES))
+        check_choice("backend", self.backend, ("exact", *ANN, *DATABASES))
         if self.in_database and self.dtype != "float32":
             raise ValueError(
                 f'dtype must be "float32" for backend={self.backend!r}, got {self.dtype!r}: '
                 "index_type or quantization in backend_options say what the database searches"
             )
         if self.backend != "exact":
-            self._registry.check(self.backend, self.backend_options)
+            options_of(self.backend, self.backend_options)
+            library(self.backend)
 
     @property
     def in_database(self) -> bool:
         """Whether a vector database holds the documents."""
-        return self.backend in databases.NAMES
+        return self.backend in DATABASES
 
     @property
-    def keeps_rows(self) -> bool:
-        """Whether tokens or bases of each document are kept, for re-ranking."""
-        return self.keep_tokens != "none" or self.keep_bases
-
-    @property
-    def _registry(self) -> Any:
-        return databases if self.in_database else ann
+    def kept(self) -> Kept | None:
+        if self.keep_tokens != "none":
+            return "tokens"
+        return "bases" if self.keep_bases else None
 
     def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
         """Return the settings of an index that exists, for somebody who opens it.
@@ -108,7 +131,7 @@ class SVSettings(SpectralSettings):
         """
         rest = dict(wanted)
         backend = rest.get("backend", self.backend)
-        if backend != self.backend and backend in databases.NAMES:
+        if backend != self.backend and backend in DATABASES:
             # Told first: the dtype of a database follows from its name.
             raise ValueError(
                 f"{where} holds an index with backend={self.backend!r}, not {backend!r}: copy it to "
@@ -119,7 +142,7 @@ class SVSettings(SpectralSettings):
         if not options:
             return settings
         exact = self.backend == "exact"
-        of_searches = () if exact else self._registry.options_of_searches(self.backend)
+        of_searches = () if exact else type_of(self.backend).options_type.of_searches
         for name, value in options.items():
             if name not in of_searches:
                 check_unchanged(

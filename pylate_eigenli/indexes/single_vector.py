@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from typing_extensions import Self, Unpack
 
 from ..scores.interface import RerankResult
 from ..spectral.background import Queries
 from ..storage import Snapshot
-from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.projection import SVProjection, TokenProjection
 from ..vectors.quantization import VectorDtype
 from . import databases
@@ -95,6 +92,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
 
     kind = "eigenli-sv"
     settings_type = SVSettings
+    codec_type = VectorCodec
 
     def __init__(
         self,
@@ -121,7 +119,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     ) -> None:
         if backend in databases.NAMES and dtype is None:
             dtype = "float32"
-        self._projections = (token_projection, projection)
         super().__init__(
             index_folder,
             index_name,
@@ -129,6 +126,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             options,
             device,
             show_progress,
+            projections=(token_projection, projection),
             dtype=dtype,
             keep_tokens=keep_tokens,
             keep_bases=keep_bases,
@@ -150,13 +148,6 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         ann = Accelerator()
         search = VectorSearch(self._collection, ann)
         self._documents = LocalDocuments(self._collection, search, ann)
-
-    def _new_codec(self, settings: SVSettings) -> VectorCodec:
-        tokens, vectors = self._projections
-        return VectorCodec(settings, VectorEncoder(SubspaceEncoder.of(settings, tokens), vectors))
-
-    def _load_codec(self, settings: SVSettings, arrays: Mapping[str, NDArray[Any]]) -> VectorCodec:
-        return VectorCodec.load(settings, arrays)
 
     # --- searching ----------------------------------------------------------------------------
 
@@ -232,9 +223,3 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             if best.ids
         ]
         return float(np.mean(shares)) if shares else 1.0
-
-    @property
-    def _keeps(self) -> Literal["tokens", "bases"] | None:
-        if self.settings.keep_tokens != "none":
-            return "tokens"
-        return "bases" if self.settings.keep_bases else None

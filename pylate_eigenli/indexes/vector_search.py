@@ -20,15 +20,7 @@ _SCORES_BYTES = 64 << 20
 
 
 class VectorSearch:
-    """Finds the documents of a state with the highest scores.
-
-    Parameters
-    ----------
-    collection
-        Has the codec of a state.
-    accelerator
-        Finds candidates by the ANN structure of a state, if it has one.
-    """
+    """Finds the documents of a state with the highest scores."""
 
     def __init__(
         self, collection: Collection[SVSettings, VectorCodec], accelerator: Accelerator
@@ -43,18 +35,7 @@ class VectorSearch:
     def search(
         self, state: Snapshot, request: SearchRequest, allowed: Allowed = None
     ) -> Iterator[Hits]:
-        """Yield the hits of every query.
-
-        Parameters
-        ----------
-        state
-            The documents.
-        request
-            What to find.
-        allowed
-            For each query the sorted global rows of living documents to choose from, or None for
-            all of them. Such a choice is always scanned.
-        """
+        """Yield the hits of every query. Documents that it may choose from are always scanned."""
         n_queries = len(request.queries)
         if not state.segments:
             yield from [Hits(np.empty(0, np.int64), np.empty(0, np.float32))] * n_queries
@@ -62,37 +43,36 @@ class VectorSearch:
         codec = self._collection.codec(state)
         encoded = codec.encoder.encode_queries(request.queries)
         vectors = torch.from_numpy(encoded.vectors)
-        free = [i for i in range(n_queries) if allowed is None or allowed[i] is None]
-        scanned_from, candidates = 0, [np.empty(0, np.int64)] * len(free)
+        if allowed is None:
+            candidates = self._candidates(state, codec, vectors, request)
+        else:
+            candidates = (
+                (rows, _scored(state, codec, rows, vectors[i : i + 1]))
+                for i, rows in enumerate(allowed)
+            )
+        for i, (rows, scores) in enumerate(candidates):
+            hits = Hits.best(rows, scores + encoded.constants[i], request.depth)
+            yield _reranked(state, hits, i, request)
+
+    def _candidates(
+        self, state: Snapshot, codec: VectorCodec, vectors: torch.Tensor, request: SearchRequest
+    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """Yield ascending rows and their scores: those of the ANN structure, and all after them."""
+        scanned_from, found = 0, [np.empty(0, np.int64)] * len(vectors)
         if not request.exact:
             wanted = max(request.depth, request.n_candidates)
-            scanned_from, candidates = self._accelerator.candidates(
-                state, codec.settings, vectors[free], wanted
+            scanned_from, found = self._accelerator.candidates(
+                state, codec.settings, vectors, wanted
             )
-        found = dict(zip(free, candidates, strict=True))
         at_once = int(np.clip(_SCORES_BYTES // (4 * max(int(state.starts[-1]), 1)), 1, 128))
-        for begin in range(0, n_queries, at_once):
-            chunk = range(begin, min(begin + at_once, n_queries))
-            scanned = [i for i in chunk if i in found]
-            scans = dict(
-                zip(scanned, _scan(state, codec, scanned_from, vectors[scanned]), strict=True)
-            )
-            for i in chunk:
-                vector = vectors[i : i + 1]
-                if i in scans:
-                    rows = np.flatnonzero(scans[i] > -np.inf) + scanned_from
-                    scores = scans[i][rows - scanned_from]
-                    if len(found[i]):
-                        # All of them are before what was scanned.
-                        covered = np.sort(found[i])
-                        rows = np.concatenate([covered, rows])
-                        scores = np.concatenate([_scored(state, codec, covered, vector), scores])
-                else:
-                    assert allowed is not None
-                    rows = allowed[i]  # type: ignore[assignment]
-                    scores = _scored(state, codec, rows, vector)
-                hits = Hits.best(rows, scores + encoded.constants[i], request.depth)
-                yield _reranked(state, hits, i, request)
+        for begin in range(0, len(vectors), at_once):
+            part = vectors[begin : begin + at_once]
+            for i, scan in enumerate(_scan(state, codec, scanned_from, part), begin):
+                living = np.flatnonzero(scan > -np.inf)
+                covered = np.sort(found[i])  # all of them are before what was scanned
+                scores = _scored(state, codec, covered, vectors[i : i + 1])
+                rows = np.concatenate([covered, living + scanned_from])
+                yield rows, np.concatenate([scores, scan[living]])
 
 
 def _scan(
@@ -100,8 +80,6 @@ def _scan(
 ) -> NDArray[np.float32]:
     """Return the scores of all global rows from ``begin`` on, -inf for the dead."""
     scores = np.full((len(vectors), int(state.starts[-1]) - begin), -np.inf, np.float32)
-    if not len(vectors):
-        return scores
     for start, segment in zip(state.starts.tolist(), state.segments, strict=False):
         first = max(begin - start, 0)
         if first >= segment.n_documents:

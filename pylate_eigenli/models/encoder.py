@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -44,9 +44,8 @@ class Encoder(Protocol):
     (3, 26)
     """
 
-    @property
-    def name(self) -> str:
-        """Name or absolute path of the model."""
+    name: str
+    """Name or absolute path of the model."""
 
     @property
     def fingerprint(self) -> str:
@@ -67,7 +66,7 @@ class Encoder(Protocol):
         """Return the token that each row of a query's embeddings belongs to."""
 
 
-class LazyEncoder(ABC, Generic[ModelT]):
+class LazyEncoder(Encoder, Generic[ModelT]):
     """A model of the Hub or of a folder, loaded at its first use, that threads can share.
 
     Examples
@@ -94,7 +93,6 @@ class LazyEncoder(ABC, Generic[ModelT]):
         return self._load()
 
     def load(self) -> None:
-        """Load the model now rather than at its first use."""
         with self._in_use:
             self._model  # noqa: B018
 

@@ -58,11 +58,9 @@ class TextEncoder(LazyEncoder[TextModel]):
     def encode_documents(
         self, documents: Sequence[str], advance: Advance = ignore
     ) -> list[NDArray[np.float32]]:
-        """Encode documents. Shape of each: (tokens, d), float32."""
         return encode_in_chunks(partial(self._encode, is_query=False), documents, advance)
 
     def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Encode queries. Shape of each: (tokens, d), float32."""
         return encode_in_chunks(partial(self._encode, is_query=True), queries)
 
     def _encode(self, texts: Sequence[str], is_query: bool) -> list[NDArray[np.float32]]:
@@ -71,7 +69,6 @@ class TextEncoder(LazyEncoder[TextModel]):
             return self._model.encode(texts, is_query=is_query)
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
-        """Return the token that each row of a query's embeddings belongs to."""
         if not queries:
             return []
         with self._in_use:

@@ -56,12 +56,10 @@ class VisionEncoder(LazyEncoder["VisionColBERT"]):
         return embeddings
 
     def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Encode queries. Shape of each: (tokens, d), float32."""
         with self._in_use:
             embeddings: list[NDArray[np.float32]] = self._model.encode(queries)
         return embeddings
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
-        """Return the token that each row of a query's embeddings belongs to."""
         with self._in_use:
             return self._model.query_tokens(queries)

@@ -24,20 +24,9 @@ _ENGINE = "colpali_engine.models"
 
 @dataclass(frozen=True)
 class Family:
-    """The classes that read a kind of checkpoint.
+    """The classes that read a kind of checkpoint, and what the checkpoint lacks.
 
-    Parameters
-    ----------
-    library
-        Module of the classes.
-    model, processor
-        Names of the classes.
-    query_prefix
-        Prefix of queries, if the processor does not set it.
-    renamed
-        Patterns of the names of weights, and the names that the class uses.
-    max_visual_tokens
-        The recommended limit, if the checkpoint does not contain it.
+    ``renamed`` maps patterns of the names of weights to the names that the class uses.
     """
 
     library: str
@@ -82,15 +71,7 @@ def load(
     max_visual_tokens: int | None,
     trust_remote_code: bool,
 ) -> tuple[Any, Any]:
-    """Return the model and the processor of a checkpoint.
-
-    Parameters
-    ----------
-    name
-        Name on the Hub, or path of a folder.
-
-    See :class:`pylate_eigenli.models.vision.VisionColBERT` for the others.
-    """
+    """Return the model and the processor of a checkpoint; options are those of VisionColBERT."""
     for library in ("PIL", "torchvision"):
         require(library, *VISION)
     from transformers import PreTrainedConfig

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +21,6 @@ from ..spectral.settings import Centering, SpectralSettings, with_preset
 from ..spectral.subspace import ShortDocuments
 from ..tokens import collect
 from ..vectors.encoder import SubspaceEncoder
-
-
-class _Index(Protocol):
-    """The part of an index that explanations need."""
-
-    def contributions(
-        self, query_embeddings: Any, documents_ids: Sequence[Any], **options: Any
-    ) -> NDArray[np.float32]: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +51,7 @@ class Explanation:
 
 
 def explain(
-    query_embeddings: Any, document: Any, *, index: _Index | None = None, **options: Any
+    query_embeddings: Any, document: Any, *, index: Any = None, **options: Any
 ) -> Explanation:
     """Explain the score of a query and a document, token by token.
 
@@ -117,7 +109,7 @@ def _explain_embeddings(
 
 
 def explain_found(
-    index: _Index,
+    index: Any,
     query_embeddings: Any,
     documents_ids: Sequence[str | int],
     **search_options: Any,

@@ -1,41 +1,18 @@
 """The interface of PyLate's indexes, with and without PyLate.
 
 If PyLate is installed, ``Base`` and ``RerankResult`` are its own, so that an index is one of its
-indexes. Otherwise the equal classes below take their place. No other module asks which holds.
+indexes. Otherwise the classes below take their place. No other module asks which holds.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 __all__ = ["Base", "RerankResult"]
 
 
-class Base(ABC):
+class Base:
     """Base class of all indexes, as ``pylate.indexes.base.Base``."""
-
-    @property
-    @abstractmethod
-    def is_end_to_end_index(self) -> bool:
-        """Whether a search returns ranked documents, and not neighbours of each token."""
-
-    @abstractmethod
-    def __init__(self, name: str | None = None, recreate: bool = False) -> None: ...
-
-    @abstractmethod
-    def add_documents(
-        self, documents_ids: Any, documents_embeddings: Any, batch_size: int
-    ) -> Any: ...
-
-    @abstractmethod
-    def remove_documents(self, documents_ids: Any) -> Any: ...
-
-    @abstractmethod
-    def __call__(self, queries_embeddings: Any, k: int = 5) -> Any: ...
-
-    @abstractmethod
-    def get_documents_embeddings(self, documents_ids: Any) -> Any: ...
 
 
 class RerankResult(TypedDict):

@@ -54,16 +54,9 @@ class EigenLITokenPooling(BaseTokenPooling):  # type: ignore[misc]
         self.k = k
 
     def pool_one(self, embedding: Tensor, **_: Any) -> Tensor:
-        """Return the directions of one document, each on the side of the document's mean token.
+        """Return the directions of a document (tokens, d), each on the side of its mean token.
 
-        Parameters
-        ----------
-        embedding
-            Shape: (tokens, d).
-
-        Returns
-        -------
-        Orthonormal rows. Shape: (min(k, rank), d).
+        Shape: (min(k, rank), d), orthonormal rows.
         """
         if torch.is_grad_enabled() and embedding.requires_grad:
             raise ValueError(

@@ -102,14 +102,7 @@ def ridge(moments: Tensor, lengths: Tensor) -> Tensor:
     """Return M (M + t I)^-1 for moments M, where t is the mean energy of a token.
 
     It is the matrix of a document under the filter ``"ridge"`` with all directions. Its gradient
-    needs no eigenvectors.
-
-    Parameters
-    ----------
-    moments
-        Shape: (..., d, d), float32 or float64.
-    lengths
-        Number of tokens. Shape: (...).
+    needs no eigenvectors. Moments have the shape (..., d, d), numbers of tokens (...).
 
     Examples
     --------

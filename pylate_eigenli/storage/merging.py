@@ -29,22 +29,10 @@ def plan_merges(
 ) -> list[range]:
     """Choose runs of segments; the commit rewrites each run as one segment.
 
-    Parameters
-    ----------
-    segments
-        All segments, oldest first.
-    incoming
-        Number of new documents, which follow the segments.
-    segment_bytes
-        Size of a full segment. A segment of at least half this size is not merged for its size.
-    compact
-        Rewrite all segments that hold dead documents or are small.
-
-    Returns
-    -------
-    list of range
-        Disjoint runs of positions in ``segments``, in order.  If there are new documents, the last
-        run ends at ``len(segments)``, may be empty, and takes them.
+    Runs are disjoint ranges of positions in ``segments``, which are given oldest first.  If there
+    are ``incoming`` documents, the last run ends at ``len(segments)``, may be empty, and takes them.
+    A segment of at least half of ``segment_bytes`` is not merged for its size; ``compact`` rewrites
+    all segments that hold dead documents or are small.
     """
     dead_bytes = sum(segment.nbytes - _living_bytes(segment) for segment in segments)
     total_bytes = sum(segment.nbytes for segment in segments)

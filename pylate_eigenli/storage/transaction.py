@@ -117,7 +117,6 @@ class Transaction:
             The index does not hold one of the documents. Then none is removed.
         """
         self._check_usable()
-        release_reserve(self._folder)  # the end of the transaction makes it again
         ids = list(dict.fromkeys(checked_ids(documents_ids)))
         wanted = {document_id: number for number, document_id in enumerate(ids)}
         kept, found = bury(self._kept, wanted)
@@ -129,6 +128,7 @@ class Transaction:
             found |= found_new
         if not found.all():
             raise UnknownDocumentError(_unknown(ids, found.tolist()))
+        release_reserve(self._folder)  # the end of the transaction makes it again
         self._kept = kept
         if written is not None:
             self._writer.segments = written

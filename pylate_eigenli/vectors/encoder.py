@@ -31,15 +31,9 @@ _ISOTROPIC_DOCUMENTS = 32  # that the centre is an average of, besides those of 
 
 
 class QueryVectors(NamedTuple):
-    """Queries as vectors: a score is an inner product plus the constant of the query.
+    """Queries as vectors (queries, D): a score is an inner product plus the constant of the query.
 
-    Parameters
-    ----------
-    vectors
-        Shape: (queries, D), float32.
-    constants
-        What to add to all scores of each query; rankings do not depend on it. Shape: (queries,),
-        float32.
+    Rankings do not depend on the constants (queries,).
     """
 
     vectors: NDArray[np.float32]
@@ -49,13 +43,6 @@ class QueryVectors(NamedTuple):
 @dataclass(frozen=True)
 class SubspaceEncoder:
     """Makes subspaces of documents, and of queries the tokens to compare with them.
-
-    Parameters
-    ----------
-    settings
-        How subspaces are made.
-    transforms
-        What tokens go through before.
 
     Examples
     --------

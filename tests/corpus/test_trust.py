@@ -19,6 +19,7 @@ from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.page_index import open_corpus
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.indexes import databases
+from pylate_eigenli.indexes.registry import type_of
 from pylate_eigenli.models.fingerprint import fingerprint_of
 
 DOCUMENTS = [Document("apple", "red fruit"), Document("sky", "blue")]
@@ -193,7 +194,7 @@ class TestDatabases:
         self, backend, given, monkeypatch
     ):
         pytest.importorskip({"qdrant": "qdrant_client", "milvus": "pymilvus"}[backend])
-        kind = databases._REGISTRY.type_of(backend)
+        kind = type_of(backend)
         monkeypatch.setattr(kind, "__init__", lambda self, *arguments: None)
         monkeypatch.setenv(kind.token_variable, "" if given else "secret")
         token = "secret" if given else None

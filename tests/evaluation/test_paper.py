@@ -173,25 +173,6 @@ class TestAccess:
             looser = paper.select(**{**wanted, field: None})  # type: ignore[arg-type]
             assert cell in looser
 
-    def test_a_measurement_is_found_in_whichever_table_it_is(self) -> None:
-        settings: dict[str, Any] = {
-            "model": "GTE-ModernColBERT",
-            "dataset": "fever",
-            "method": "muvera",
-            "metric": "nDCG",
-            "cutoff": 10,
-        }
-        assert paper.value(**settings) == 0.0001
-        assert paper.value(**settings, centered=True) == 0.1829
-
-    def test_a_measurement_the_paper_lacks_is_a_lookup_error(self) -> None:
-        with pytest.raises(LookupError, match="no uncentered MRR@10 of MUVERA with ColBERTv2 on"):
-            paper.value(model="ColBERTv2", dataset="NQ", method="MUVERA", metric="MRR", cutoff=10)
-
-    def test_k_must_be_said_where_there_are_several(self) -> None:
-        with pytest.raises(LookupError, match=r"at k=\[8, 16, 32\]"):
-            paper.value(model="ColBERTv2", dataset="NQ", method="Ward", metric="MRR", cutoff=10)
-
 
 class TestCommand:
     def test_without_arguments_it_lists_the_tables(self) -> None:

@@ -17,7 +17,7 @@ from pylate_eigenli.cli import app
 from pylate_eigenli.cli.evaluate import _method_names
 from pylate_eigenli.evaluation import beir, metrics, mteb_data, run
 from pylate_eigenli.evaluation.bootstrap import paired_interval
-from pylate_eigenli.evaluation.paper.results import value
+from pylate_eigenli.evaluation.paper.results import select
 from pylate_eigenli.evaluation.report import Report
 
 
@@ -206,8 +206,8 @@ class TestReport:
         asked = {"model": model, "dataset": "SciFact", "metric": "nDCG", "cutoff": 10}
         plain, centered = (
             [
-                value(**asked, method="EigenLI-SV", k=32, centered=is_centered),
-                value(**asked, method="MUVERA", centered=is_centered),
+                select(**asked, method="EigenLI-SV", k=32, centered=is_centered)[0].value,
+                select(**asked, method="MUVERA", centered=is_centered)[0].value,
             ]
             for is_centered in (False, True)
         )

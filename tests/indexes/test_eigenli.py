@@ -19,6 +19,7 @@ from pylate_eigenli import (
 from pylate_eigenli.indexes.exact_search import Panel
 from pylate_eigenli.scores.interface import RerankResult
 from pylate_eigenli.storage import Store
+from pylate_eigenli.storage.disk import RESERVE_NAME
 
 D, K = 16, 5
 # How far a score of a query token may be off for the precision that bases are stored with.
@@ -59,9 +60,10 @@ def make(tmp_path):
 
 
 def files(index):
-    """Every byte of an index on disk, but for the lock."""
+    """Every byte of an index on disk, but for the lock and the reserve."""
     folder = Store(f"{index.index_folder}/{index.index_name}").path
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".lock"}
+    others = ("writer.lock", RESERVE_NAME)
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in others}
 
 
 def ids_of(results):

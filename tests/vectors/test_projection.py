@@ -263,7 +263,7 @@ class TestTokenProjection:
     def test_a_batch_keeps_its_divisions(self):
         rng = np.random.default_rng(0)
         batch = collect([unit_rows(rng, n, 6) for n in (2, 5)])
-        projected = TokenProjection.fit(list(batch), 3).documents(batch)
+        projected = TokenProjection.fit(list(batch), 3).projected(batch)
         assert (projected.dim, projected.lengths.tolist()) == (3, [2, 5])
 
     def test_bad_input_is_refused_by_name(self):

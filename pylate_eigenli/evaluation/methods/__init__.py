@@ -7,6 +7,7 @@ module with a tuple ``FAMILIES`` and list it here.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any
@@ -35,15 +36,17 @@ def parse(name: str) -> Spec:
     ValueError: unknown method 'wart-8': expected full, ward-<k>, kmeans-<k>, muvera, muvera-centered, eigenli-<k>, eigenli-sv-<k>, faiss-pq, plaid, warp, tachiom or voyager
     """
     plain, _, options = name.partition(":")
-    family, k = _split(plain)
+    budgeted = re.fullmatch(r"(.+)-([1-9][0-9]*)", plain)
+    family, k = (budgeted[1], int(budgeted[2])) if budgeted else (plain, None)
     if family not in FAMILIES or FAMILIES[family].budgeted != (k is not None):
         *known, last = [known.pattern for known in FAMILIES.values()]
         raise ValueError(f"unknown method {plain!r}: expected {', '.join(known)} or {last}")
-    return Spec(name, FAMILIES[family], k, _options(FAMILIES[family], options))
+    given = (option.partition("=") for option in options.split(",") if option)
+    return Spec(name, FAMILIES[family], k, {option: _value(text) for option, _, text in given})
 
 
 def expand(names: Iterable[str], ks: Iterable[int]) -> list[str]:
-    """Return names of methods, each once; a family that needs a k gets every one of ``ks``.
+    """Return names of methods, checked, each once; a family that needs a k gets each of ``ks``.
 
     Examples
     --------
@@ -59,25 +62,13 @@ def expand(names: Iterable[str], ks: Iterable[int]) -> list[str]:
         else:
             expanded.append(name)
     for name in expanded:
-        parse(name)
+        parse(name).check()
     return list(dict.fromkeys(expanded))
 
 
-def _split(name: str) -> tuple[str, int | None]:
-    budgeted = re.fullmatch(r"(.+)-([1-9][0-9]*)", name)
-    return (budgeted[1], int(budgeted[2])) if budgeted else (name, None)
-
-
-def _options(family: Family, text: str) -> dict[str, Any]:
-    """Return options such as ``filter=soft,idf=0.25``."""
-    found: dict[str, Any] = {}
-    for option in filter(None, text.split(",")):
-        name, _, value = option.partition("=")
-        if name not in family.options:
-            known = ", ".join(family.options) or "none"
-            raise ValueError(f"{family.name} has no option {name!r}; its options: {known}")
-        try:
-            found[name] = family.options[name](value)
-        except ValueError as error:
-            raise ValueError(f"{family.name}: cannot read the option {option!r}") from error
-    return found
+def _value(text: str) -> Any:
+    """Return a number, true or false as such, and any other text as it is."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -58,24 +58,15 @@ class Method(Protocol):
 class Family:
     """A kind of method; its name is the first part of their names: ``ward`` in ``ward-32``.
 
-    Parameters
-    ----------
-    open
-        Opens a method in a folder. Called with the folder, ``k`` if ``budgeted``, and the options.
-    budgeted
-        Whether names end in ``-<k>``, the number of vectors to keep per document.
-    options
-        The options a name may have, each with the function that reads its value.
-    is_maxsim
-        Whether scores are MaxSim over the vectors kept.
-    learns
-        Whether building learns from the whole collection, so that a few documents cannot warm it up.
+    ``open`` is called with the folder, k and the options. The names of ``budgeted`` families end in
+    ``-<k>``, the number of vectors to keep per document. A family ``learns`` if building needs the
+    whole collection, so that a few documents cannot warm it up; ``is_maxsim`` tells that scores are
+    MaxSim over the vectors kept.
     """
 
     name: str
     open: Callable[..., Method]
     budgeted: bool = False
-    options: Mapping[str, Callable[[str], Any]] = field(default_factory=dict, hash=False)
     is_maxsim: bool = False
     learns: bool = False
 
@@ -97,7 +88,10 @@ class Spec:
     def open(self, folder: str | Path) -> Method:
         """Open the method in a folder, with the documents that are already there."""
         budget = {} if self.k is None else {"k": self.k}
-        return self.family.open(Path(folder), **budget, **self.options)
+        try:
+            return self.family.open(Path(folder), **budget, **self.options)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{self.name}: {error}") from error
 
     def check(self) -> None:
         """Raise an error now if an option has a bad value or a library is missing."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from ...indexes.ann.faiss import FaissBackend, FaissOptions
 from ...indexes.eigenli import EigenLIIndex
+from ...indexes.settings import SpectralOptions
 from ...indexes.single_vector import EigenLISVIndex
 from ...tokens import TokenBatch
 from .base import Candidates, Family, Hits, Method, hits_of
@@ -128,7 +130,10 @@ def _single_vector(
         options.setdefault("keep_tokens", "int8")
     if rerank == "eigenli" and "keep_tokens" not in options:
         options.setdefault("keep_bases", True)
-    of_backend = {name: options.pop(name) for name in _BACKEND_OPTIONS if name in options}
+    of_backend = {}
+    if options.get("backend", "exact") != "exact":
+        own = {*signature(EigenLISVIndex).parameters, *SpectralOptions.__annotations__}
+        of_backend = {name: options.pop(name) for name in list(options) if name not in own}
     index = EigenLISVIndex(
         str(folder),
         show_progress=False,
@@ -142,34 +147,8 @@ def _single_vector(
     return IndexMethod(index, n_candidates if limited else None, asked=fit_queries)
 
 
-def _switch(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"expected true or false, got {text!r}")
-    return text == "true"
-
-
-_Options = Mapping[str, Callable[[str], Any]]
-_SPECTRAL_OPTIONS: _Options = {
-    **dict.fromkeys(("preset", "filter", "centering", "short_documents"), str),
-    **dict.fromkeys(("idf", "background"), float),
-    "standardise": _switch,
-}
-_BACKEND_OPTIONS: _Options = {
-    **dict.fromkeys(("factory", "index_type", "quantization"), str),
-    **dict.fromkeys(("ef_search", "nprobe"), int),
-}
-_OPTIONS: _Options = {"dtype": str, "fit_queries": _switch, **_SPECTRAL_OPTIONS}
-_SV_OPTIONS: _Options = {
-    **_OPTIONS,
-    **_BACKEND_OPTIONS,
-    **dict.fromkeys(("backend", "uri", "rerank", "keep_tokens"), str),
-    "n_candidates": int,
-    "keep_bases": _switch,
-}
-_PQ_OPTIONS: _Options = {**_SPECTRAL_OPTIONS, "k": int, "bits": int}
-
 FAMILIES = (
-    Family("eigenli", _eigenli, budgeted=True, options=_OPTIONS),
-    Family("eigenli-sv", _single_vector, budgeted=True, options=_SV_OPTIONS),
-    Family("faiss-pq", ProductQuantized, options=_PQ_OPTIONS, learns=True),
+    Family("eigenli", _eigenli, budgeted=True),
+    Family("eigenli-sv", _single_vector, budgeted=True),
+    Family("faiss-pq", ProductQuantized, learns=True),
 )

@@ -124,8 +124,8 @@ _warp = partial(PylateIndex, kind="WARP", needs=("xtr_warp", "warp"))
 _tachiom = partial(PylateIndex, kind="TachiomIndex", needs=("tachiom", "tachiom"))
 
 FAMILIES = (
-    Family("plaid", _plaid, options={"nbits": int}, is_maxsim=True, learns=True),
+    Family("plaid", _plaid, is_maxsim=True, learns=True),
     Family("warp", _warp, is_maxsim=True, learns=True),
     Family("tachiom", _tachiom, is_maxsim=True, learns=True),
-    Family("voyager", TokenVoyager, options={"k_token": int}, is_maxsim=True, learns=True),
+    Family("voyager", TokenVoyager, is_maxsim=True, learns=True),
 )

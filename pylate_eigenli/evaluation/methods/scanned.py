@@ -74,6 +74,14 @@ def _single(encode: Callable[[TokenBatch], NDArray[np.float32]], batch: TokenBat
     return TokenBatch(torch.from_numpy(encode(batch)), np.arange(len(batch) + 1))
 
 
+def _ward(folder: Path, k: int) -> Scanned:
+    return Scanned(folder, partial(pool_ward, k=k))
+
+
+def _kmeans(folder: Path, k: int, seed: int = 0) -> Scanned:
+    return Scanned(folder, partial(pool_kmeans, k=k, seed=seed))
+
+
 def _muvera(folder: Path, **options: Any) -> Scanned:
     encoder = Muvera(**options)
     return Scanned(
@@ -83,18 +91,10 @@ def _muvera(folder: Path, **options: Any) -> Scanned:
     )
 
 
-_MUVERA_OPTIONS = dict.fromkeys(("repetitions", "hyperplanes", "projection_dim", "seed"), int)
-
 FAMILIES = (
     Family("full", Scanned, is_maxsim=True),
-    Family("ward", lambda folder, k: Scanned(folder, partial(pool_ward, k=k)), True, {}, True),
-    Family(
-        "kmeans",
-        lambda folder, k, seed=0: Scanned(folder, partial(pool_kmeans, k=k, seed=seed)),
-        budgeted=True,
-        options={"seed": int},
-        is_maxsim=True,
-    ),
-    Family("muvera", _muvera, options=_MUVERA_OPTIONS),
-    Family("muvera-centered", partial(_muvera, centered=True), options=_MUVERA_OPTIONS),
+    Family("ward", _ward, budgeted=True, is_maxsim=True),
+    Family("kmeans", _kmeans, budgeted=True, is_maxsim=True),
+    Family("muvera", _muvera),
+    Family("muvera-centered", partial(_muvera, centered=True)),
 )

@@ -135,46 +135,6 @@ def select(**wanted: str | int | bool | None) -> list[Cell]:
     ]
 
 
-def value(
-    *,
-    model: str,
-    dataset: str,
-    method: str,
-    metric: str,
-    cutoff: int,
-    k: int | None = None,
-    centered: bool = False,
-) -> float:
-    """Return the one measurement the paper reports for these settings, as a fraction.
-
-    A ``LookupError`` says that the paper has none, or several with different ``k``.
-
-    Examples
-    --------
-    >>> value(model="colbert-ir/colbertv2.0", dataset="SciFact", method="EigenLI", k=32,
-    ...       metric="nDCG", cutoff=10)
-    0.6841
-    """
-    cells = select(
-        model=model,
-        dataset=dataset,
-        method=method,
-        k=k,
-        centered=centered,
-        statistic="value",
-        metric=metric,
-        cutoff=cutoff,
-    )
-    asked = f"{metric}@{cutoff} of {method} with {model} on {dataset}"
-    if not cells:
-        state, with_k = "centered" if centered else "uncentered", "" if k is None else f" at k={k}"
-        raise LookupError(f"the paper has no {state} {asked}{with_k}")
-    sizes = sorted({cell.k for cell in cells if cell.k is not None})
-    if len(sizes) > 1:
-        raise LookupError(f"the paper has {asked} at k={sizes}: give k")
-    return cells[0].value
-
-
 def _squeeze(name: str) -> str:
     return "".join(filter(str.isalnum, name.casefold()))
 

@@ -14,20 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..registry import Entry, Registry
+from ..registry import options_of, type_of
 
 Results = tuple[NDArray[np.int64], NDArray[np.float32]]
-
-
-_REGISTRY = Registry(
-    __name__,
-    "backend",
-    {"faiss": Entry("FaissBackend", "faiss"), "voyager": Entry("VoyagerBackend", "voyager")},
-)
-NAMES = tuple(_REGISTRY.entries)
-check = _REGISTRY.check
-library = _REGISTRY.library
-options_of_searches = _REGISTRY.options_of_searches
 
 
 @runtime_checkable
@@ -91,14 +80,14 @@ def make(name: str, dim: int, size: int = 0, options: Mapping[str, Any] | None =
     >>> labels.tolist(), products.tolist()
     ([[8, 7, -1]], [[2.0, 1.0, -inf]])
     """
-    backend: Backend = _REGISTRY.type_of(name)(dim, size, _REGISTRY.options(name, options))
+    backend: Backend = type_of(name)(dim, size, options_of(name, options))
     return backend
 
 
 def load(name: str, data: NDArray[np.uint8], options: Mapping[str, Any] | None = None) -> Backend:
     """Return the backend that :meth:`Backend.to_bytes` has written."""
-    backend: type[Backend] = _REGISTRY.type_of(name)
-    return backend.from_bytes(data, _REGISTRY.options(name, options))
+    backend: Backend = type_of(name).from_bytes(data, options_of(name, options))
+    return backend
 
 
 def check_vectors(vectors: NDArray[np.float32], dim: int) -> NDArray[np.float32]:

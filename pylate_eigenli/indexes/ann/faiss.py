@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..registry import check_positive
-from . import Results, check_vectors, library, no_results
+from ..registry import check_positive, library
+from . import Results, check_vectors, no_results
 from .blob import ByteStream, read_blob, write_blob
 
 _FEW = 10_000

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ...spectral.settings import check_choice
-from ..registry import check_positive
-from . import Results, check_vectors, library, no_results
+from ..registry import check_positive, library
+from . import Results, check_vectors, no_results
 from .blob import ByteStream, read_blob, write_blob
 
 Storage = Literal["float32", "float8"]

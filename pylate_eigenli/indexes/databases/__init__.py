@@ -7,13 +7,16 @@ machine unless a uri names another one.
 
 from __future__ import annotations
 
+import math
 import os
+from abc import abstractmethod
+from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID, uuid5
 
@@ -21,24 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...storage import DocumentId
-from ..registry import Entry, Registry, check_positive
+from ..registry import DATABASES, check_positive, library, options_of, type_of
 from ..results import Found
 
-_REGISTRY = Registry(
-    __name__,
-    "backend",
-    {
-        "milvus": Entry("MilvusDatabase", "pymilvus"),
-        "qdrant": Entry("QdrantDatabase", "qdrant_client"),
-    },
-)
 T = TypeVar("T", bound=Any)
 Ids: TypeAlias = Sequence[DocumentId]
 Vectors: TypeAlias = NDArray[np.float32]
-NAMES = tuple(_REGISTRY.entries)
-check = _REGISTRY.check
-library = _REGISTRY.library
-options_of_searches = _REGISTRY.options_of_searches
+Field = Literal["rows", "vector"]
+KEYS_AT_ONCE, DOCUMENTS_AT_ONCE = 1000, 100
+"""Numbers of documents to ask a database for in one request, without and with their contents."""
+NAMES = tuple(DATABASES)
 _NAMESPACE = UUID("f1c6b0f4-6a0e-5f0e-8d6a-2f5b1c1f0e11")  # of the keys of our documents
 
 
@@ -83,6 +78,7 @@ class VectorDatabase(Protocol):
     token_variable: ClassVar[str]
     embedded_suffix: ClassVar[str]
     bytes_per_number: ClassVar[int]
+    max_dimensions: ClassVar[int]
     options: DatabaseOptions
     embedded: bool
 
@@ -115,17 +111,25 @@ class VectorDatabase(Protocol):
     def search(self, queries: Vectors, k: int, subset: Ids | None) -> list[Found]:
         """Find the documents with the largest inner products for each of the queries (m, D)."""
 
+    @abstractmethod
+    def fetch(self, ids: Ids, field: Field | None) -> Iterator[tuple[DocumentId, Any]]:
+        """Yield known ids, with the base64 of their bytes, with their vectors or with nothing."""
+
     def rows(self, ids: Ids) -> dict[DocumentId, bytes]:
         """Return the bytes of documents, without unknown ids."""
-
-    def missing(self, ids: Ids) -> list[DocumentId]:
-        """Return the ids that the collection does not hold, in their order."""
-
-    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
-        """Yield all ids and vectors (n, D) in batches."""
+        return {document_id: b64decode(text) for document_id, text in self.fetch(ids, "rows")}
 
     def vectors(self, ids: Ids) -> dict[DocumentId, Vectors]:
         """Return the vectors (D,) of documents, without unknown ids."""
+        return {i: np.array(vector, np.float32) for i, vector in self.fetch(ids, "vector")}
+
+    def missing(self, ids: Ids) -> list[DocumentId]:
+        """Return the ids that the collection does not hold, in their order."""
+        held = {document_id for document_id, _ in self.fetch(ids, None)}
+        return [document_id for document_id in ids if document_id not in held]
+
+    def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
+        """Yield all ids and vectors (n, D) in batches."""
 
     def count(self) -> int:
         """Return the number of documents."""
@@ -153,8 +157,8 @@ def connect(
     environment: ``MILVUS_TOKEN`` (``user:password`` or an API key) or ``QDRANT_API_KEY``. A token
     is never sent to an embedded database, and to other machines only with TLS.
     """
-    kind: type[VectorDatabase] = _REGISTRY.type_of(name)
-    chosen = _REGISTRY.options(name, options)
+    kind: type[VectorDatabase] = type_of(name)
+    chosen = options_of(name, options)
     library(name)
     if uri is not None and "@" in urlsplit(uri).netloc:
         host = urlsplit(uri).netloc.rpartition("@")[2]
@@ -186,6 +190,18 @@ def _is_private(uri: str) -> bool:
     with suppress(ValueError):
         return ip_address(url.hostname or "").is_loopback
     return False
+
+
+def check_dimension(name: str, dim: int) -> None:
+    """Refuse vectors that are too long for a database."""
+    limit = type_of(name).max_dimensions
+    if dim > limit:
+        d = (math.isqrt(8 * limit + 1) - 1) // 2  # the largest with d (d + 1) / 2 <= limit
+        raise ValueError(
+            f"{name} takes vectors of at most {limit:,} dimensions, not {dim:,}: shorten them "
+            f"with projection=SVProjection.fit(vectors, dim={limit}), or the tokens with "
+            f"token_projection=TokenProjection.fit(tokens, dim={d})"
+        )
 
 
 def bytes_on_disk(path: str) -> int:

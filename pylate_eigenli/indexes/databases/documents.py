@@ -23,7 +23,6 @@ from ..documents import Companion, Progress, SearchRequest, Subset, TokenBatches
 from ..inputs import subset_per_query
 from ..results import Found
 from ..settings import SVSettings
-from .limits import check_dimension
 from .payload import from_bytes, to_bytes
 from .upload import Upload, Uploader, listed, verify
 
@@ -95,7 +94,7 @@ class DatabaseDocuments:
                 )
             settings = self._collection.settings(state)
             width = self._collection.codec(state).encoder.width
-            self._database.open(width, settings.keeps_rows)
+            self._database.open(width, settings.kept is not None)
             self._is_open = True
         return self._database
 
@@ -164,7 +163,7 @@ class DatabaseDocuments:
                 if known != dim:
                     raise ValueError(f"documents have dimension {dim}, expected {known}")
                 return False
-            check_dimension(codec.settings.backend, codec.encoder.width)
+            databases.check_dimension(self._name, codec.encoder.width)
             if not self._override and self._database.exists():
                 raise ValueError(
                     "the database has a collection of that name, and it is not of this index: "
@@ -199,7 +198,7 @@ class DatabaseDocuments:
                     sent[document_id] = None
                 vectors = codec.read(batch, np.arange(len(ids)))
                 rows = None
-                if codec.settings.keeps_rows:
+                if codec.settings.kept:
                     rows = to_bytes(columns.without_vectors(batch))
                 uploader.put(Upload(ids, vectors.numpy(), rows))
                 matrices = matrices + codec.encoder.matrix_sum(vectors)
@@ -288,7 +287,7 @@ class DatabaseDocuments:
     ) -> dict[DocumentId, bytes] | None:
         """Return the bytes of documents, without unknown ids; None if the database keeps none."""
         database = self._opened(state)
-        if database is None or not self._collection.settings(state).keeps_rows:
+        if database is None or not self._collection.settings(state).kept:
             return None
         return database.rows(list(dict.fromkeys(ids)))
 

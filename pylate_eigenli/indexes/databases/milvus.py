@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +15,21 @@ import numpy as np
 
 from ...spectral.settings import check_choice
 from ...storage import DocumentId
-from ..registry import check_positive
+from ..registry import check_positive, library
 from ..results import Found
-from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of, library
+from . import (
+    DOCUMENTS_AT_ONCE,
+    KEYS_AT_ONCE,
+    DatabaseOptions,
+    Field,
+    Ids,
+    VectorDatabase,
+    Vectors,
+    bytes_on_disk,
+    chunks,
+    is_remote,
+    key_of,
+)
 
 Consistency = Literal["Strong", "Bounded", "Session", "Eventually"]
 
@@ -29,7 +41,6 @@ _METRIC = "IP"  # inner products are the scores
 # The bytes of a document are kept as base64, divided among these text fields in order.
 _ROW_FIELDS = [f"rows_{i}" for i in range(4)]
 _QUERY_BYTES = 16 << 20
-_KEYS_AT_ONCE, _ROWS_AT_ONCE = 1000, 100
 # Not ready, unavailable, too many requests, rate limit, (not) yet loaded, no leader, no node.
 _TRANSIENT_CODES = {1, 2, 4, 8, 101, 103, 401, 503, 901, 902}
 # Number of indexes of this process that use an embedded database: the last one closes it.
@@ -75,7 +86,7 @@ class MilvusOptions(DatabaseOptions):
         check_choice("consistency", self.consistency, get_args(Consistency))
 
 
-class MilvusDatabase:
+class MilvusDatabase(VectorDatabase):
     """A Milvus collection with the fields ``key``, ``document`` (the id as JSON) and ``vector``.
 
     TLS is used for ``https://`` and always verified; ``GRPC_DEFAULT_SSL_ROOTS_FILE_PATH`` names
@@ -86,6 +97,7 @@ class MilvusDatabase:
     token_variable = "MILVUS_TOKEN"
     embedded_suffix = ".milvus.db"
     bytes_per_number = 4
+    max_dimensions = 32_768  # as documented
 
     def __init__(
         self, uri: str, token: str | None, collection: str, options: MilvusOptions
@@ -176,7 +188,7 @@ class MilvusDatabase:
         self._client.upsert(self._collection, entities, timeout=self.options.timeout)
 
     def remove(self, ids: Ids) -> None:
-        for part in chunks(ids, _KEYS_AT_ONCE):
+        for part in chunks(ids, KEYS_AT_ONCE):
             self._client.delete(
                 self._collection, ids=[key_of(i) for i in part], timeout=self.options.timeout
             )
@@ -202,31 +214,21 @@ class MilvusDatabase:
                 found.append(Found([json.loads(h["entity"]["document"]) for h in hits], products))
         return found
 
-    def _query(self, ids: Ids, fields: list[str], size: int, consistency: str) -> Iterator[Any]:
-        for part in chunks(ids, size):
-            yield from self._client.query(
+    def fetch(self, ids: Ids, field: Field | None) -> Iterator[tuple[DocumentId, Any]]:
+        names = {"rows": _ROW_FIELDS, "vector": ["vector"], None: []}[field]
+        for part in chunks(ids, DOCUMENTS_AT_ONCE if field else KEYS_AT_ONCE):
+            for entity in self._client.query(
                 self._collection,
                 filter=_filter(part),
-                output_fields=["document", *fields],
-                consistency_level=consistency,
+                output_fields=["document", *names],
+                consistency_level=self.options.consistency if field else "Strong",
                 timeout=self.options.timeout,
-            )
-
-    def rows(self, ids: Ids) -> dict[DocumentId, bytes]:
-        entities = self._query(ids, _ROW_FIELDS, _ROWS_AT_ONCE, self.options.consistency)
-        return {
-            json.loads(entity["document"]): b64decode("".join(entity[f] for f in _ROW_FIELDS))
-            for entity in entities
-        }
-
-    def missing(self, ids: Ids) -> list[DocumentId]:
-        entities = self._query(ids, [], _KEYS_AT_ONCE, "Strong")
-        held = {json.loads(entity["document"]) for entity in entities}
-        return [document_id for document_id in ids if document_id not in held]
-
-    def vectors(self, ids: Ids) -> dict[DocumentId, Vectors]:
-        entities = self._query(ids, ["vector"], _ROWS_AT_ONCE, self.options.consistency)
-        return {json.loads(e["document"]): np.array(e["vector"], np.float32) for e in entities}
+            ):
+                text = "".join(entity[name] for name in names) if field == "rows" else None
+                yield (
+                    json.loads(entity["document"]),
+                    entity["vector"] if field == "vector" else text,
+                )
 
     def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
         entities = self._client.query_iterator(

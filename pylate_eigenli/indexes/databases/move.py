@@ -115,7 +115,7 @@ def _batches(
     assert dim is not None
     projected = codec.encoder.projection is not None
     size = max(1, _VECTOR_BYTES // (4 * codec.width(dim)))
-    for part in index._documents.columns(state, None, size, settings.keeps_rows):
+    for part in index._documents.columns(state, None, size, settings.kept is not None):
         if only_missing:
             missing = set(target.missing(part.ids()))
             keep = [i for i, document_id in enumerate(part.ids()) if document_id in missing]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -11,11 +11,22 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from ...storage import DocumentId
-from ..registry import check_positive
+from ..registry import check_positive, library
 from ..results import Found
-from . import DatabaseOptions, Ids, Vectors, bytes_on_disk, chunks, is_remote, key_of, library
+from . import (
+    DOCUMENTS_AT_ONCE,
+    KEYS_AT_ONCE,
+    DatabaseOptions,
+    Field,
+    Ids,
+    VectorDatabase,
+    Vectors,
+    bytes_on_disk,
+    chunks,
+    is_remote,
+    key_of,
+)
 
-_KEYS_AT_ONCE, _ROWS_AT_ONCE = 1000, 100
 _QUERY_BYTES = 16 << 20
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 
@@ -59,7 +70,7 @@ class QdrantOptions(DatabaseOptions):
             raise ValueError(f"oversampling must be at least 1, got {self.oversampling}")
 
 
-class QdrantDatabase:
+class QdrantDatabase(VectorDatabase):
     """A Qdrant collection whose points have the payload ``document`` (the id) and ``rows``.
 
     TLS is used for ``https://`` and always verified; ``SSL_CERT_FILE`` names the certificates of
@@ -70,6 +81,7 @@ class QdrantDatabase:
     token_variable = "QDRANT_API_KEY"
     embedded_suffix = ".qdrant"
     bytes_per_number = 24  # as JSON
+    max_dimensions = 65_535  # as documented
 
     def __init__(
         self, uri: str, token: str | None, collection: str, options: QdrantOptions
@@ -143,7 +155,7 @@ class QdrantDatabase:
         self._client.upsert(self._collection, points, wait=True)
 
     def remove(self, ids: Ids) -> None:
-        for part in chunks(ids, _KEYS_AT_ONCE):
+        for part in chunks(ids, KEYS_AT_ONCE):
             points = self._models.PointIdsList(points=[key_of(i) for i in part])
             self._client.delete(self._collection, points, wait=True)
 
@@ -184,31 +196,15 @@ class QdrantDatabase:
             )
         return models.SearchParams(quantization=quantization, **options.search)
 
-    def _retrieve(
-        self, ids: Ids, fields: list[str], size: int, with_vectors: bool = False
-    ) -> Iterator[Any]:
-        for part in chunks(ids, size):
-            keys = [key_of(document_id) for document_id in part]
-            yield from self._client.retrieve(
+    def fetch(self, ids: Ids, field: Field | None) -> Iterator[tuple[DocumentId, Any]]:
+        for part in chunks(ids, DOCUMENTS_AT_ONCE if field else KEYS_AT_ONCE):
+            for point in self._client.retrieve(
                 self._collection,
-                keys,
-                with_payload=["document", *fields],
-                with_vectors=with_vectors,
-            )
-
-    def rows(self, ids: Ids) -> dict[DocumentId, bytes]:
-        return {
-            point.payload["document"]: b64decode(point.payload["rows"])
-            for point in self._retrieve(ids, ["rows"], _ROWS_AT_ONCE)
-        }
-
-    def missing(self, ids: Ids) -> list[DocumentId]:
-        held = {point.payload["document"] for point in self._retrieve(ids, [], _KEYS_AT_ONCE)}
-        return [document_id for document_id in ids if document_id not in held]
-
-    def vectors(self, ids: Ids) -> dict[DocumentId, Vectors]:
-        points = self._retrieve(ids, [], _ROWS_AT_ONCE, with_vectors=True)
-        return {p.payload["document"]: np.array(p.vector, np.float32) for p in points}
+                [key_of(document_id) for document_id in part],
+                with_payload=["document", "rows"] if field == "rows" else ["document"],
+                with_vectors=field == "vector",
+            ):
+                yield point.payload["document"], point.payload.get("rows", point.vector)
 
     def scan(self, batch_size: int) -> Iterator[tuple[list[DocumentId], Vectors]]:
         offset = None

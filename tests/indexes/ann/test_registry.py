@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import sys
 
-import numpy as np
 import pytest
 
-from pylate_eigenli.indexes.ann import NAMES, check, load, make
+from pylate_eigenli.indexes.ann import make
+from pylate_eigenli.indexes.registry import ANN, options_of
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=ANN)
 def name(request: pytest.FixtureRequest) -> str:
     pytest.importorskip(request.param)
     return request.param
 
 
 def test_known_backends_pass(name: str):
-    check(name)
     assert len(make(name, dim=3)) == 0
-
-
-def test_unknown_backends_are_named():
-    for refuse in (
-        check,
-        lambda name: make(name, 3),
-        lambda name: load(name, np.empty(0, np.uint8)),
-    ):
-        with pytest.raises(ValueError, match=r"faiss, voyager, got 'annoy'"):
-            refuse("annoy")
 
 
 def test_unknown_options_are_named(name: str):
     with pytest.raises(ValueError, match=f"the {name} backend has no option 'depth', only"):
-        check(name, {"depth": 3})
+        options_of(name, {"depth": 3})
     with pytest.raises(ValueError, match="'depth'"):
         make(name, 3, options={"depth": 3})
 
@@ -53,11 +42,10 @@ def test_unknown_options_are_named(name: str):
 def test_bad_values_are_named(name: str, options: dict):
     (option,) = options
     with pytest.raises(ValueError, match=option):
-        check(name, options)
+        options_of(name, options)
 
 
 def test_a_missing_library_tells_how_to_install_it(name: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, name, None)
-    for use in (check, lambda name: make(name, 3)):
-        with pytest.raises(ImportError, match=rf'pip install "pylate-eigenli\[{name}\]"'):
-            use(name)
+    with pytest.raises(ImportError, match=rf'pip install "pylate-eigenli\[{name}\]"'):
+        make(name, 3)

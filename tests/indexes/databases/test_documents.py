@@ -15,9 +15,9 @@ from tqdm.auto import tqdm
 from pylate_eigenli import EigenLISVIndex, SVProjection, TokenProjection
 from pylate_eigenli.errors import UploadError
 from pylate_eigenli.indexes import databases
-from pylate_eigenli.indexes.databases import DatabaseOptions, upload
-from pylate_eigenli.indexes.databases.limits import MAX_DIMENSIONS, check_dimension
+from pylate_eigenli.indexes.databases import NAMES, DatabaseOptions, check_dimension, upload
 from pylate_eigenli.indexes.databases.upload import Upload, Uploader, back_off, batches, verify
+from pylate_eigenli.indexes.registry import type_of
 
 D, K, N = 24, 6, 120
 
@@ -344,9 +344,9 @@ class TestSettings:
 
 
 class TestDimensions:
-    @pytest.mark.parametrize("store", MAX_DIMENSIONS)
+    @pytest.mark.parametrize("store", NAMES)
     def test_every_limit_is_met_by_the_projections_it_proposes(self, store):
-        limit = MAX_DIMENSIONS[store]
+        limit = type_of(store).max_dimensions
         check_dimension(store, limit)
         with pytest.raises(ValueError, match=rf"SVProjection.fit\(vectors, dim={limit}\)") as error:
             check_dimension(store, limit + 1)
