@@ -13,6 +13,7 @@ from ..errors import IndexFormatError
 
 TEMPORARY_SUFFIX = ".tmp"
 RESERVE_NAME = "reserve"
+_RESERVED_AT_ONCE = 4096
 
 
 def make_folder(path: Path) -> None:
@@ -93,13 +94,16 @@ def sync_folder(path: Path) -> None:
 
 
 def keep_reserve(folder: Path, size: int) -> None:
-    """Keep a file of this size, if there is room for it."""
+    """Keep a file of this size, or of as much as there is room for."""
     path = folder / RESERVE_NAME
     with suppress(OSError):
         if size and (not os.path.lexists(path) or os.lstat(path).st_size < size):
             release_reserve(folder)
-            with path.open("xb") as file:
-                file.write(os.urandom(size))  # some file systems store no zeros
+            sync_folder(folder)  # ext4 gives the space of deleted files back only then
+            with path.open("xb", buffering=0) as file:
+                for begin in range(0, size, _RESERVED_AT_ONCE):
+                    # Random, because some file systems store no zeros.
+                    file.write(os.urandom(min(_RESERVED_AT_ONCE, size - begin)))
 
 
 def release_reserve(folder: Path) -> None:

@@ -17,6 +17,9 @@ from .segment import Segment
 
 _ARRAY = "array."
 
+# A file that is not mapped gives its space back when it is deleted, which a full disk needs.
+_SMALL = 16 << 20
+
 
 class Snapshot(Collection[DocumentId]):
     """An immutable state of an index: the collection of its living documents.
@@ -134,8 +137,13 @@ def write_collection(path: Path, arrays: Mapping[str, Array]) -> FileRecord:
 
 
 def read_collection(folder: Path, record: FileRecord | None) -> dict[str, Array]:
-    """Return the arrays of a collection, memory-mapped and verified."""
+    """Return the arrays of a collection, verified and read-only; large ones are memory-mapped."""
     if record is None:
         return {}
     file = ColumnFile(folder, record)
-    return {name.removeprefix(_ARRAY): file.read(name) for name in file.names}
+    arrays = {name.removeprefix(_ARRAY): file.read(name) for name in file.names}
+    if record.bytes <= _SMALL:
+        arrays = {name: array.copy() for name, array in arrays.items()}
+        for array in arrays.values():
+            array.flags.writeable = False
+    return arrays
