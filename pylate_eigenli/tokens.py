@@ -70,6 +70,17 @@ class TokenBatch:
         counts = torch.from_numpy(self.lengths).to(sums)
         return (sums / counts[:, None]).to(self.tokens)
 
+    def energies(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return the sum of the squared lengths of each item's tokens. Shape: (items,)."""
+        squares = torch.linalg.vector_norm(self.tokens, dim=1).double().square()
+        return np.asarray(np.add.reduceat(squares.cpu().numpy(), self.offsets[:-1]))
+
+    def chosen(self, items: Iterable[int]) -> TokenBatch:
+        """Return some of the items."""
+        parts = [self.tokens[self.offsets[item] : self.offsets[item + 1]] for item in items]
+        tokens = torch.cat(parts) if parts else self.tokens[:0]
+        return TokenBatch(tokens, offsets_of([len(part) for part in parts]))
+
     @property
     def owners(self) -> Tensor:
         """The item of each token. Shape: (tokens,), int64."""

@@ -286,7 +286,10 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
                 background = self._documents.background(state)
             else:  # of queries, not of documents
                 background = standardise.expected_query
-            chosen = QueryFilter() if background is None else background.query_filter(idf, share)
+            chosen = QueryFilter()
+            if background is not None:
+                by_evidence = standardise is not None
+                chosen = background.query_filter(idf, share, by_evidence)
             known = self._filter = (state.manifest, idf, share, chosen)
         return known[3]
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,14 +19,14 @@ from ..scores.maxsim import maxsim_scores
 from ..spectral.background import Queries
 from ..spectral.settings import PRESETS
 from ..spectral.subspace import Subspaces
-from ..tokens import TokenBatch, offsets_of
+from ..tokens import TokenBatch
 from ..vectors.encoder import SubspaceEncoder
 from ..vectors.packing import pack_queries
 from ..vectors.ranking import top_k
 from .agreement import pseudo_queries, spread
 
 FEWEST_DOCUMENTS = 100
-"""The ten best of fewer documents say little, and so do their statistics."""
+"""The ten best of fewer documents say little."""
 _CANDIDATES: Mapping[str, Mapping[str, Any]] = {
     "plus": PRESETS["plus"],
     "plus, filter=hard": {**PRESETS["plus"], "filter": "hard"},
@@ -49,7 +48,7 @@ class Calibration:
         The name of the chosen settings.
     agreements
         The share of MaxSim's ten best documents that each candidate finds, by name. Empty if there
-        were too few documents to tell; the paper's settings are chosen then.
+        were too few documents to tell; the preset ``"plus"`` is chosen then.
     """
 
     chosen: str
@@ -81,11 +80,11 @@ def calibrate(encoder: SubspaceEncoder, documents: TokenBatch, in_rows: bool = T
     >>> from pylate_eigenli.tokens import collect
     >>> few = collect([[[1.0, 0.0]], [[0.0, 1.0]]])
     >>> calibrate(SubspaceEncoder.of(SpectralSettings()), few)
-    Calibration(chosen='paper', agreements={})
+    Calibration(chosen='plus', agreements={})
     """
     if len(documents) < FEWEST_DOCUMENTS:
-        return Calibration("paper", {})
-    sample = _chosen(documents, spread(len(documents), _DOCUMENTS))
+        return Calibration(next(iter(_CANDIDATES)), {})
+    sample = documents.chosen(spread(len(documents), _DOCUMENTS).tolist())
     runs, owners = pseudo_queries(sample, _QUERIES, _LENGTHS)
     wanted = _best(maxsim_scores(runs, sample), owners)
     agreements = {}
@@ -108,10 +107,11 @@ def _scores(
     standardise = encoder.transforms.standardise
     expected = None if standardise is None else standardise.expected_query
     if expected is not None:
-        queries = expected.query_filter(0.0, encoder.settings.background)(runs, queries.tokens)
+        share = encoder.settings.background
+        queries = expected.query_filter(0.0, share, by_evidence=True)(runs, queries.tokens)
     if in_rows:
         return _scores_of_rows(queries, encoder.subspaces(documents))
-    vectors = pack_queries(queries.tokens, queries.against)
+    vectors = pack_queries(queries)
     return np.asarray((vectors @ encoder.packed(documents).mT).numpy())
 
 
@@ -127,16 +127,10 @@ def _scores_of_rows(queries: Queries, subspaces: Subspaces) -> NDArray[np.float3
 
     tokens, starts = queries.tokens.tokens, queries.tokens.offsets[:-1]
     scores = np.add.reduceat(caught(tokens), starts, axis=0)
-    if queries.against is not None:
-        mass = np.add.reduceat(tokens.square().sum(1).numpy(), starts)
+    if queries.against is not None and queries.shares is not None:
+        mass = np.add.reduceat(tokens.square().sum(1).numpy(), starts) * queries.shares.numpy()
         scores -= mass[:, None] * caught(queries.against).sum(0)
     return np.asarray(scores)
-
-
-def _chosen(batch: TokenBatch, items: NDArray[np.int64]) -> TokenBatch:
-    bounds = zip(batch.offsets[items].tolist(), batch.offsets[items + 1].tolist(), strict=True)
-    parts = [batch.tokens[begin:end] for begin, end in bounds]
-    return TokenBatch(torch.cat(parts).cpu(), offsets_of([len(part) for part in parts]))
 
 
 def _best(scores: NDArray[np.float32], owners: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -77,9 +77,12 @@ class Codec(ABC):
         return replace(self, encoder=replace(self.encoder, subspaces=subspaces))
 
     def _learnt(self, tokens: TokenBatch, in_rows: bool) -> Self:
-        """Return the codec, its settings and transforms learnt from the first documents."""
+        """Return the codec, its settings and transforms learnt from the first documents.
+
+        The statistics that stand in for those of queries are learnt from all documents.
+        """
         if self.fitted:
-            return self
+            return self._with(self.subspaces.fitted_to(tokens))
         codec = self
         if self.settings.auto:
             calibration = calibrate(self.subspaces, tokens, in_rows)
@@ -133,7 +136,7 @@ class SubspaceCodec(Codec):
         return matrix_sum(bases, np.diff(offsets), columns.floors(rows)[documents])
 
     def encode_queries(self, queries: Queries) -> QueryVectors:
-        packed = pack_queries(queries.tokens, queries.against).numpy()
+        packed = pack_queries(queries).numpy()
         return QueryVectors(packed, np.zeros(len(packed), np.float32))
 
 

@@ -31,8 +31,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..spectral.background import Queries
 from ..storage import Segment, Snapshot
-from ..tokens import TokenBatch, offsets_of
+from ..tokens import TokenBatch
 from ..vectors.packing import pack, pack_queries, pack_subspaces, packed_dim
 from ..vectors.quantization import Codes, code_width
 from ..vectors.row_scores import subspace_scores
@@ -141,25 +142,22 @@ class ExactSearch:
             # A short list of candidates is scored exactly without screening.
             screened = [i for i in chunk if allowed is None or len(allowed[i]) > _FEW_CANDIDATES]
             candidates = dict(enumerate(allowed or ()))
-            screens = self._screen(snapshot, tokens, screened, queries.against)
+            screens = self._screen(snapshot, queries.chosen(screened))
             for i, scores, margin in zip(screened, *screens, strict=True):
                 candidates[i] = _finalists(scores, margin, k, candidates.get(i))
             for i in chunk:
-                yield self._best(snapshot, tokens[i], queries.against, candidates[i], k)
+                yield self._best(snapshot, tokens[i], queries.against_query(i), candidates[i], k)
 
     def _screen(
-        self, snapshot: Snapshot, tokens: list[Tensor], chosen: list[int], against: Tensor | None
+        self, snapshot: Snapshot, queries: Queries
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Approximate scores (chosen, global rows), -inf for the dead, and their margins."""
-        scores = np.full((len(chosen), int(snapshot.starts[-1])), -np.inf, np.float32)
-        if not chosen:
+        """Approximate scores (queries, global rows), -inf for the dead, and their margins."""
+        scores = np.full((len(queries), int(snapshot.starts[-1])), -np.inf, np.float32)
+        if not len(queries):
             return scores, np.zeros(0)
-        batch = TokenBatch(
-            torch.cat([tokens[i] for i in chosen]),
-            offsets_of([len(tokens[i]) for i in chosen]),
-        )
-        packed = pack_queries(batch, against)
-        mass = np.array([float(tokens[i].square().sum()) for i in chosen])
+        batch, against = queries.tokens, queries.against
+        packed = pack_queries(queries)
+        mass = np.array([float(tokens.square().sum()) for tokens in batch])
         if against is not None:
             mass *= 1 + float(against.square().sum())  # what may cancel is rounded all the same
         margins = _FLOAT_MARGIN * mass

@@ -114,6 +114,8 @@ class LocalDocuments:
                     replaced = self._matrices_of(base, codec, ids)
                     background = background.minus(*replaced).plus(added, len(ids))
                 progress.update(len(ids))
+            if codec.settings.standardise:
+                self._collection.keep(transaction, codec)  # it has learnt from all of them
             self._before_commit(transaction, background, companion)
         state = self._collection.snapshot
         settings = self._collection.settings(state)

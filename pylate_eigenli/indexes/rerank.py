@@ -55,7 +55,7 @@ class Reranker:
 
     def scores(self, query: int, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of chosen documents for a query. Shape: (documents,), float32."""
-        tokens, against = self._tokens[query], self.queries.against
+        tokens, against = self._tokens[query], self.queries.against_query(query)
         if self.by == "eigenli" and columns.has_bases(rows):
             bases, floors = columns.bases(rows), columns.floors(rows)
             return subspace_scores(bases, rows.offsets, floors, documents, tokens, against)
@@ -66,8 +66,7 @@ class Reranker:
             stored = StoredRows(batch.tokens.float().numpy())
             return maxsim_scores(stored, batch.offsets, np.arange(len(batch)), tokens)
         packed = self.codec.subspaces.packed(batch)
-        alone = TokenBatch(tokens, np.array([0, len(tokens)]))
-        return (packed @ pack_queries(alone, against)[0]).numpy()
+        return (packed @ pack_queries(self.queries.chosen([query]))[0]).numpy()
 
     def _documents(self, rows: Rows, documents: NDArray[np.int64]) -> TokenBatch:
         """Return the tokens of documents, kept or asked for."""

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..spectral.background import shares_by_evidence
 from ..spectral.settings import PRESETS, Preset, check_choice
 from ..spectral.standardise import CONSTANT
 from ..tokens import pad
@@ -98,23 +99,19 @@ def smooth_projector(moments: Tensor, k: int, sharpness: float = 8.0) -> Tensor:
     return projector
 
 
-def ridge(moments: Tensor, lengths: Tensor) -> Tensor:
-    """Return M (M + t I)^-1 for moments M, where t is the mean energy of a token.
+def ridge(moments: Tensor) -> Tensor:
+    """Return M (M + I)^-1 for moments M (..., d, d).
 
     It is the matrix of a document under the filter ``"ridge"`` with all directions. Its gradient
-    needs no eigenvectors. Moments have the shape (..., d, d), numbers of tokens (...).
+    needs no eigenvectors.
 
     Examples
     --------
-    >>> ridge(torch.diag(torch.tensor([3.0, 1.0])), torch.tensor(4)).diagonal()
+    >>> ridge(torch.diag(torch.tensor([3.0, 1.0]))).diagonal()
     tensor([0.7500, 0.5000])
     """
-    traces = torch.diagonal(moments, dim1=-2, dim2=-1).sum(-1)
-    energies = traces / lengths.clamp_min(1).to(traces)
-    # A document without tokens has a zero moment, and stays at zero.
-    energies = energies.clamp_min(torch.finfo(moments.dtype).tiny ** 0.5)
     identity = torch.eye(moments.shape[-1], dtype=moments.dtype, device=moments.device)
-    found: Tensor = torch.linalg.solve(moments + energies[..., None, None] * identity, moments)
+    found: Tensor = torch.linalg.solve(moments + identity, moments)
     return found
 
 
@@ -210,8 +207,7 @@ class EigenLIScores:
             raise ValueError(f"k={self.k} is too large: the tokens have only d={d} dimensions")
         with as_given(moments):
             if options["filter"] == "ridge":
-                present = documents_embeddings[..., -1].detach() > 0  # the constant of real tokens
-                documents = ridge(moments, present.sum(-1)).reshape(-1, d, d)
+                documents = ridge(moments).reshape(-1, d, d)
             else:
                 projectors = smooth_projector(moments.reshape(-1, d, d), self.k, self.sharpness)
                 documents = self._credited(projectors)
@@ -251,9 +247,10 @@ def _standardised(embeddings: Any, mask: Any) -> Tensor:
 
 
 def _against(queries: Tensor, share: float) -> Tensor:
-    """Subtract a share of the mean moment of all queries (n, d, d), scaled to each one's trace."""
+    """Subtract from each query (n, d, d) the mean moment of all, by its trace and its evidence."""
     if not share:
         return queries
     traces = torch.diagonal(queries, dim1=-2, dim2=-1).sum(-1)
     expected = queries.sum(0) / traces.sum().clamp_min(torch.finfo(queries.dtype).tiny)
-    return queries - share * traces[:, None, None] * expected
+    lost = shares_by_evidence(queries, share) * traces
+    return queries - lost[:, None, None] * expected

@@ -13,6 +13,11 @@ Searches apply the background to queries only, in two ways:
     The query's moment M_Q becomes M_Q - b tr(M_Q) G, with the idf applied to both and G scaled to
     trace 1. A document no longer gains from the part of its score that it would have for any
     query, so long documents with large subspaces lose their advantage.
+
+What a long document gains by its length grows with every token of the query. That long documents
+are relevant more often is worth the same for every query, however long. So the share b that is
+subtracted grows with the evidence of the query, the number r of its independent tokens:
+b = r / (r + e). Standardised tokens can be counted like that; others have too much in common.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from torch import Tensor
 from ..tokens import TokenBatch
 
 _FLOOR = 1e-6  # share of the trace; bounds the idf of directions that no document holds
+_USUAL_EVIDENCE = 9.0  # independent tokens of a query that loses just the share asked for
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,14 @@ class Queries:
     """Queries with spectral idf and background subtraction applied.
 
     ``plain`` has the original tokens, ``tokens`` those to compare with subspaces. The rows g_i of
-    ``against`` (d, d) are subtracted: the query's moment loses sum_i g_i g_i' times the mass of the
-    query, sum_i |q_i|^2.
+    ``against`` (d, d) are subtracted: the moment of a query loses sum_i g_i g_i' times the mass of
+    the query, sum_i |q_i|^2, times its share in ``shares`` (queries,).
     """
 
     plain: TokenBatch
     tokens: TokenBatch
     against: Tensor | None = None
+    shares: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.plain)
@@ -57,30 +64,50 @@ class Queries:
         background that is the mass of the query.
         """
         highest = []
-        for tokens in self.tokens:
+        for query, tokens in enumerate(self.tokens):
             moment = tokens.double().mT @ tokens.double()
-            if self.against is not None:
-                rows = self.against.double()
+            against = self.against_query(query)
+            if against is not None:
+                rows = against.double()
                 moment -= torch.trace(moment) * (rows.mT @ rows)
             highest.append(float(torch.linalg.eigvalsh(moment).clamp_min(0).sum()))
         return np.array(highest)
+
+    def against_query(self, query: int) -> Tensor | None:
+        """Return the rows that one query loses per unit of its mass; None without a background."""
+        if self.against is None or self.shares is None:
+            return None
+        return self.against * self.shares[query].sqrt()
 
     def alone(self, part: slice) -> Queries:
         """Return each of some tokens as a query of its own, whose score is its contribution."""
         plain, tokens = self.plain.tokens[part], self.tokens.tokens[part]
         offsets = np.arange(len(plain) + 1, dtype=np.int64)
-        return Queries(TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.against)
+        shares = None if self.shares is None else self.shares[self.tokens.owners[part]]
+        return Queries(
+            TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.against, shares
+        )
+
+    def chosen(self, queries: list[int]) -> Queries:
+        """Return some of the queries."""
+        shares = None if self.shares is None else self.shares[queries]
+        return Queries(
+            self.plain.chosen(queries), self.tokens.chosen(queries), self.against, shares
+        )
 
 
 @dataclass(frozen=True)
 class QueryFilter:
     """Spectral idf and background subtraction for the queries of one collection.
 
-    ``power`` is G^-a (d, d), None for the identity; see :class:`Queries` for ``against``.
+    ``power`` is G^-a (d, d), None for the identity; see :class:`Queries` for ``against``. All
+    queries lose the same share of the background, or, ``by_evidence``, each by its evidence.
     """
 
     power: Tensor | None = None
     against: Tensor | None = None
+    share: float = 0.0
+    by_evidence: bool = False
 
     def __call__(self, plain: TokenBatch, queries: TokenBatch) -> Queries:
         """Apply the filter to queries, given the original ones too; float32 on the CPU."""
@@ -88,7 +115,13 @@ class QueryFilter:
             # One product per query, so that the rest of a batch does not change its last bits.
             weighed = torch.cat([query @ self.power for query in queries])
             queries = TokenBatch(weighed, queries.offsets)
-        return Queries(plain, queries, self.against)
+        if self.against is None:
+            return Queries(plain, queries)
+        shares = torch.full((len(queries),), self.share)
+        if self.by_evidence:
+            moments = torch.stack([query.mT @ query for query in queries])
+            shares = shares_by_evidence(moments, self.share)
+        return Queries(plain, queries, self.against, shares)
 
 
 @dataclass(frozen=True)
@@ -137,8 +170,11 @@ class Background:
         """The mean matrix of a document. Shape: (d, d)."""
         return self.total / max(self.documents, 1)
 
-    def query_filter(self, idf: float, background: float) -> QueryFilter:
-        """Return the filter for an idf with the exponent a and the share b of the background."""
+    def query_filter(self, idf: float, background: float, by_evidence: bool = False) -> QueryFilter:
+        """Return the filter for an idf with the exponent a and the share b of the background.
+
+        ``by_evidence``, b is the share of a usual query, and others lose more or less.
+        """
         trace = float(np.trace(self.total))
         if (not idf and not background) or trace <= 0:
             return QueryFilter()
@@ -150,9 +186,9 @@ class Background:
             power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
         if background:
             left = values ** (1 - 2 * idf)
-            rows = (vectors * np.sqrt(background * left / left.sum())).T
+            rows = (vectors * np.sqrt(left / left.sum())).T
             against = torch.from_numpy(rows).float().contiguous()
-        return QueryFilter(power, against)
+        return QueryFilter(power, against, background, by_evidence)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:
@@ -162,6 +198,27 @@ class Background:
         upper = np.frombuffer(base64.b64decode(data["total"]), "<f8")
         total[rows, columns] = total[columns, rows] = upper
         return cls(total, data["documents"])
+
+
+def shares_by_evidence(moments: Tensor, share: float) -> Tensor:
+    """Return the share of the background that queries lose, given the moments of their tokens.
+
+    A query of nine independent tokens loses the share asked for, a shorter one less, a longer one
+    more. tr(M)^2 / tr(M^2) counts independent tokens: n orthogonal tokens of equal length are n,
+    and copies of a token, such as the mask tokens that fill up queries, are one.
+
+    Examples
+    --------
+    >>> shares_by_evidence(torch.stack([torch.eye(9), 5 * torch.ones(9, 9)]), 0.75)
+    tensor([0.7500, 0.2500])
+    """
+    squares = moments.square().sum((-1, -2))
+    traces = moments.diagonal(dim1=-2, dim2=-1).sum(-1)
+    evidence = traces.square() / squares.clamp_min(torch.finfo(squares.dtype).tiny)
+    weighed = share * evidence
+    return weighed / (weighed + (1 - share) * _USUAL_EVIDENCE).clamp_min(
+        torch.finfo(squares.dtype).tiny
+    )
 
 
 def matrix_sum(

@@ -28,6 +28,8 @@ from ..tokens import TokenBatch
 
 Weights: TypeAlias = NDArray[np.float64]
 
+_NO_ENERGY = 1e-12  # of a document whose tokens all equal the mean, in tokens
+
 
 @dataclass(frozen=True)
 class Spectra:
@@ -61,8 +63,7 @@ class Spectra:
     @cached_property
     def shares(self) -> Weights:
         """Eigenvalues divided by the trace, zero beyond the rank. Shape: (n, k), float64."""
-        squares = torch.linalg.vector_norm(self.tokens.tokens, dim=1).double().square()
-        traces = np.add.reduceat(squares.cpu().numpy(), self.tokens.offsets[:-1])
+        traces = self.tokens.energies()
         values = self.eigenvalues.double().cpu().numpy()
         within = np.arange(self.k) < self.ranks[:, None]
         # An item of equal tokens has no energy and no direction after centering.
@@ -187,8 +188,10 @@ class Soft(Saturating):
 class Ridge(Saturating):
     """Weights directions by their energy in tokens: the energy of n tokens gets n / (n + t).
 
-    In a short document every token has a large share of the energy, so :class:`Soft` weights it
-    too high. The number of tokens does not depend on the length of the document, nor on d.
+    A token has the energy 1, its usual squared length: that of a unit vector, or the mean over the
+    collection if tokens are standardised. In a short document every token has a large share of the
+    energy, so :class:`Soft` weights it too high. The energy depends neither on the length of the
+    document nor on d, and tokens that say little count little.
 
     Parameters
     ----------
@@ -212,7 +215,7 @@ class Ridge(Saturating):
         return "ridge" if self.tokens == 1 else f"ridge({self.tokens!r})"
 
     def thresholds(self, documents: TokenBatch) -> Weights:
-        return np.asarray(self.tokens / documents.lengths)
+        return np.asarray(self.tokens / np.maximum(documents.energies(), _NO_ENERGY))
 
 
 @dataclass(frozen=True)

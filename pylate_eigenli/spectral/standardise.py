@@ -111,7 +111,7 @@ class Standardise:
     scale
         The root mean square distance of document tokens from the centre.
     held
-        Statistics of the tokens of the first documents.
+        Statistics of the tokens of all documents that were ever added.
     asked
         Statistics of query tokens, if any queries are known.
 
@@ -132,10 +132,14 @@ class Standardise:
     asked: TokenStatistics | None = None
 
     def fitted_to(self, documents: TokenBatch) -> Standardise:
-        """Return the transform with the mean and the scale of the first documents."""
-        if self.centre is not None:
-            return self
+        """Return the transform with the mean and the scale of the first documents.
+
+        More documents only add to the statistics that stand in for those of queries.
+        """
         statistics = TokenStatistics.of(documents)
+        if self.centre is not None:
+            held = None if self.held is None else self.held.plus(statistics)
+            return replace(self, held=held)
         centre = statistics.mean * (len(documents) / (len(documents) + _PRIOR_DOCUMENTS))
         return replace(self, centre=centre, scale=_root(statistics.energy(centre)), held=statistics)
 

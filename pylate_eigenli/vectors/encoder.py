@@ -231,7 +231,7 @@ class VectorEncoder:
 
     def encode_queries(self, queries: Queries) -> QueryVectors:
         """Return the vectors of queries, and what to add to all scores of each."""
-        packed = pack_queries(queries.tokens, queries.against)
+        packed = pack_queries(queries)
         if self.projection is not None:
             projected = self.projection.transform_queries(packed)
             return QueryVectors(projected.numpy(), self.projection.constants(packed).numpy())

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..spectral.background import Queries
 from ..spectral.kernels.compiled import precise
 from ..spectral.kernels.threads import for_ranges
 from ..tokens import TokenBatch
@@ -81,16 +82,13 @@ def pack_moments(batch: TokenBatch) -> Tensor:
     return pack(torch.stack([tokens.mT @ tokens for tokens in batch]))
 
 
-def pack_queries(batch: TokenBatch, against: Tensor | None) -> Tensor:
-    """Return the packed vectors of queries, with the background subtracted.
-
-    See :class:`pylate_eigenli.spectral.background.Queries` for ``against``.
-    """
-    packed = pack_moments(batch)
-    if against is None:
+def pack_queries(queries: Queries) -> Tensor:
+    """Return the packed vectors of queries, with the background subtracted. Shape: (n, D)."""
+    packed = pack_moments(queries.tokens)
+    if queries.against is None or queries.shares is None:
         return packed
-    mass = packed[:, : batch.dim].sum(1, keepdim=True)
-    return packed - mass * pack((against.mT @ against)[None])
+    mass = queries.shares * packed[:, : queries.tokens.dim].sum(1)
+    return packed - mass[:, None] * pack((queries.against.mT @ queries.against)[None])
 
 
 @precise

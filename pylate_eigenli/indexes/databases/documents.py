@@ -15,7 +15,6 @@ from ...storage import DocumentId, Snapshot
 from ...storage.batch import Batch
 from ...storage.ids import checked_ids
 from ...storage.trust import is_signed, sign, untrusted
-from ...tokens import TokenBatch
 from .. import columns, databases
 from ..codecs import VectorCodec
 from ..collection import Collection, store_background, stored_background
@@ -76,6 +75,7 @@ class DatabaseDocuments:
             settings.backend, self._uri, token, str(collection.path), settings.backend_options
         )
         self._is_open = False
+        self._learnt: VectorCodec | None = None  # by the documents that are being sent
         self._override = override
 
     @property
@@ -141,16 +141,19 @@ class DatabaseDocuments:
     ) -> None:
         _refuse(companion)
         dim = self._collection.dim(self._collection.snapshot)
-        encoded = (self._encoded(*batch) for batch in batches(dim))
-        self.upload(encoded, progress)
+        self._learnt = None
+        self.upload(self._encoded(batches(dim)), progress)
 
-    def _encoded(self, ids: list[DocumentId], tokens: TokenBatch) -> Batch:
-        state = self._collection.snapshot
-        codec, documents = self._collection.codec(state, tokens.dim).encode(ids, tokens)
-        if self._collection.dim(state) is None and not self.prepare(tokens.dim, codec):
-            codec = self._collection.codec(self._collection.snapshot)
-            _, documents = codec.encode(ids, tokens)
-        return documents
+    def _encoded(self, batches: TokenBatches) -> Iterator[Batch]:
+        for ids, tokens in batches:
+            state = self._collection.snapshot
+            codec = self._learnt or self._collection.codec(state, tokens.dim)
+            codec, documents = codec.encode(ids, tokens)
+            if self._collection.dim(state) is None and not self.prepare(tokens.dim, codec):
+                codec = self._collection.codec(self._collection.snapshot)
+                codec, documents = codec.encode(ids, tokens)
+            self._learnt = codec
+            yield documents
 
     def prepare(self, dim: int, codec: VectorCodec) -> bool:
         """Fix the settings and the encoder, fitted to the first documents, before any are sent.
@@ -223,6 +226,9 @@ class DatabaseDocuments:
             if matrices is not None:
                 known = stored_background(transaction.base) or Background.empty(len(matrices))
                 store_background(transaction, known.plus(matrices, documents))
+                if self._learnt is not None:
+                    self._collection.keep(transaction, self._learnt)
+                    self._learnt = None
 
     def background(self, state: Snapshot) -> Background | None:
         return stored_background(state)
