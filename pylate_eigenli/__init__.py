@@ -20,8 +20,9 @@ The folders follow the data, from token embeddings to search results:
     ``token_pooling``; ``interface`` has the base class of PyLate's indexes, with and without PyLate.
 ``indexes/``
     ``eigenli`` (subspaces), ``single_vector`` (one vector per document), ``open_index``;
-    ``calibration`` chooses the settings of a new index, ``columns`` names the stored columns. A new ANN library is a module of ``ann/``, a new vector
-    database a module of ``databases/``.
+    ``calibration`` chooses the settings of a new index, ``columns`` names the stored columns. A new
+    ANN library is a module of ``ann/``, a new vector database a module of ``databases/``; both are
+    named in ``registry``.
 ``models/``
     Texts and page images to token embeddings; ``text_models`` adapts PyLate and
     sentence-transformers 6.

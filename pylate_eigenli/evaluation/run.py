@@ -131,27 +131,28 @@ def evaluate(
     specs = [parse(name) for name in methods]
     for spec in specs:
         spec.check()
+    encode = partial(
+        encode_cached,
+        model,
+        model_name,
+        cache=cache or Path(out) / "embeddings",
+        batch_size=batch_size,
+        show_progress=show_progress,
+    )
     results = []
     for collection in collections:
-        sides = [
-            (list(collection.corpus.values()), False),
-            (list(collection.queries.values()), True),
-        ]
-        key = [embeddings_key(model, model_name, texts, is_query=q) for texts, q in sides]
-        folder = cache or Path(out) / "embeddings"
-        encode = partial(encode_cached, batch_size=batch_size, show_progress=show_progress)
-        documents, queries = (
-            partial(encode, model, model_name, texts, folder, is_query=is_query)
-            for texts, is_query in sides
-        )
+        documents, queries = list(collection.corpus.values()), list(collection.queries.values())
         results += evaluate_once(
             specs,
             model_name,
             collection,
-            documents,
-            queries,
+            partial(encode, documents, is_query=False),
+            partial(encode, queries, is_query=True),
             out,
-            key=key,
+            key=[
+                embeddings_key(model, model_name, documents, is_query=False),
+                embeddings_key(model, model_name, queries, is_query=True),
+            ],
             override=override,
             show_progress=show_progress,
         )

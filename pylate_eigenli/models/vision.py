@@ -85,18 +85,6 @@ class VisionColBERT:
         # In models of the Qwen family, this module computes positions of tokens on the page.
         self._located = next((m for m in self.model.modules() if hasattr(m, "rope_deltas")), None)
 
-    @property
-    def device(self) -> torch.device:
-        """The device of the inputs."""
-        device: torch.device = self.model.device
-        return device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of the computation."""
-        dtype: torch.dtype = self.model.dtype
-        return dtype
-
     @cached_property
     def _image_token(self) -> int:
         """Id of the token of an image patch."""
@@ -183,7 +171,7 @@ class VisionColBERT:
             disable=not show_progress_bar,
         ) as progress:
             while batch := list(islice(remaining, batch_size)):
-                features = prepare(batch).to(self.device)
+                features = prepare(batch).to(self.model.device)
                 output = self.model(**features, **self._positions(features))
                 embeddings: Tensor = output if isinstance(output, Tensor) else output.embeddings
                 kept = features["attention_mask"].bool()

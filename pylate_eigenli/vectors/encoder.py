@@ -61,17 +61,6 @@ class SubspaceEncoder:
         """Return the encoder of a new collection, with a projection of its tokens or none."""
         return cls(settings, TokenTransforms.of(settings, projection))
 
-    @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, NDArray[Any]], settings: SpectralSettings
-    ) -> SubspaceEncoder:
-        """Return what :meth:`to_arrays` has made arrays of; others among them are ignored."""
-        return cls(settings, TokenTransforms.from_arrays(arrays, settings))
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what a collection has to keep, as arrays by name."""
-        return self.transforms.to_arrays()
-
     def fitted_to(self, documents: TokenBatch) -> SubspaceEncoder:
         """Return the encoder, its transforms learnt from the first documents."""
         return replace(self, transforms=self.transforms.fitted_to(documents))
@@ -155,7 +144,7 @@ class VectorEncoder:
         kept = named(arrays, _PROJECTION)
         centre, axis, token = (arrays.get(name) for name in (_CENTRE, _AXIS, _MEAN_TOKEN))
         return cls(
-            SubspaceEncoder.from_arrays(arrays, settings),
+            SubspaceEncoder(settings, TokenTransforms.from_arrays(arrays, settings)),
             SVProjection.from_arrays(kept) if kept else None,
             None if centre is None else torch.tensor(centre),
             None if axis is None else torch.tensor(axis),
@@ -164,7 +153,7 @@ class VectorEncoder:
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return what a collection has to keep, as arrays by name."""
-        arrays = self.subspaces.to_arrays()
+        arrays = self.subspaces.transforms.to_arrays()
         if self.projection is not None:
             kept = self.projection.to_arrays()
             arrays |= {f"{_PROJECTION}.{name}": array for name, array in kept.items()}

@@ -91,7 +91,8 @@ class Spec:
         try:
             return self.family.open(Path(folder), **budget, **self.options)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"{self.name}: {error}") from error
+            # Without the name of the function that refuses an option.
+            raise ValueError(f"{self.name}: {str(error).rpartition('() ')[2]}") from error
 
     def check(self) -> None:
         """Raise an error now if an option has a bad value or a library is missing."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.numpy import load, save
 
 from ...errors import UnknownDocumentError
 from ...spectral.background import Background
@@ -22,7 +24,6 @@ from ..documents import Companion, Progress, SearchRequest, Subset, TokenBatches
 from ..inputs import subset_per_query
 from ..results import Found
 from ..settings import SVSettings
-from .payload import from_bytes, to_bytes
 from .upload import Upload, Uploader, listed, verify
 
 _SCAN_BYTES = 16 << 20
@@ -202,7 +203,7 @@ class DatabaseDocuments:
                 vectors = codec.read(batch, np.arange(len(ids)))
                 rows = None
                 if codec.settings.kept:
-                    rows = to_bytes(columns.without_vectors(batch))
+                    rows = _to_bytes(columns.without_vectors(batch))
                 uploader.put(Upload(ids, vectors.numpy(), rows))
                 matrices = matrices + codec.encoder.matrix_sum(vectors)
         if sent:
@@ -330,7 +331,21 @@ def _vectors(
 
 def _rows(ids: list[DocumentId], data: Mapping[DocumentId, bytes] | None) -> Batch:
     """Return fetched documents as columns."""
-    return columns.of_nothing(ids) if data is None else from_bytes(ids, [data[i] for i in ids])
+    return (
+        columns.of_nothing(ids)
+        if data is None
+        else columns.joined(ids, [load(data[i]) for i in ids])
+    )
+
+
+def _to_bytes(documents: Batch) -> list[bytes]:
+    """Return each document as a safetensors file with its entries of all columns."""
+    result = []
+    for i, (begin, end) in enumerate(pairwise(documents.offsets.tolist())):
+        entries = {n: np.ascontiguousarray(x[i : i + 1]) for n, x in documents.documents.items()}
+        entries |= {n: np.ascontiguousarray(x[begin:end]) for n, x in documents.rows.items()}
+        result.append(save(entries))
+    return result
 
 
 def _check_known(ids: Iterable[DocumentId], known: Container[DocumentId]) -> None:
