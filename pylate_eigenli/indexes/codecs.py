@@ -14,6 +14,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ..spectral.background import Queries, matrix_sum
+from ..spectral.subspace import Subspaces
 from ..storage import DocumentId
 from ..storage.batch import Batch
 from ..tokens import TokenBatch, offsets_of
@@ -56,6 +57,12 @@ class Codec(Protocol):
     def width(self, dim: int) -> int:
         """Return the dimension D of single vectors, for tokens of dimension ``dim``."""
 
+    def dim(self, given: int) -> int:
+        """Return the dimension of transformed tokens, for tokens of a given dimension."""
+
+    def no_documents(self, dim: int) -> Batch:
+        """Return the columns of no documents; an error if what was learnt does not fit ``dim``."""
+
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         """Return the columns of documents, and the codec, fitted to them if it was not yet."""
 
@@ -95,7 +102,13 @@ class SubspaceCodec:
         return self.subspaces.to_arrays()
 
     def width(self, dim: int) -> int:
-        return packed_dim(self.subspaces.transforms.dim(dim))
+        return packed_dim(self.dim(dim))
+
+    def dim(self, given: int) -> int:
+        return self.subspaces.transforms.dim(given)
+
+    def no_documents(self, dim: int) -> Batch:
+        return columns.of_subspaces([], _no_subspaces(self.dim(dim)), self.settings.dtype)
 
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[SubspaceCodec, Batch]:
         codec = self
@@ -123,6 +136,10 @@ class SubspaceCodec:
     def encode_queries(self, queries: Queries) -> QueryVectors:
         packed = pack_queries(queries.tokens, queries.against).numpy()
         return QueryVectors(packed, np.zeros(len(packed), np.float32))
+
+
+def _no_subspaces(dim: int) -> Subspaces:
+    return Subspaces(torch.empty(0, dim), np.zeros(1, np.int64), torch.empty(0))
 
 
 def _bases(rows: Rows, documents: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
@@ -160,6 +177,22 @@ class VectorCodec:
 
     def width(self, dim: int) -> int:
         return self.encoder.width
+
+    def dim(self, given: int) -> int:
+        return self.subspaces.transforms.dim(given)
+
+    def no_documents(self, dim: int) -> Batch:
+        d = self.dim(dim)
+        self.encoder.check(d)
+        if self.settings.keep_tokens != "none":
+            nothing = TokenBatch(torch.empty(0, dim), np.zeros(1, np.int64))
+            kept = columns.of_tokens([], nothing, self.settings.keep_tokens)
+        elif self.settings.keep_bases:
+            kept = columns.of_subspaces([], _no_subspaces(d), "float16")
+        else:
+            kept = columns.of_nothing([])
+        vectors = torch.empty(0, self.encoder.width)
+        return columns.with_labels(self.with_vectors(kept, vectors), 0)
 
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[VectorCodec, Batch]:
         if not self.fitted and self.encoder.projection is None and not self.settings.in_database:
