@@ -122,6 +122,12 @@ def _with(array: np.ndarray, *values: Any) -> np.ndarray:
     return forged.reshape(array.shape)
 
 
+def _noise(array: np.ndarray) -> np.ndarray:
+    """Return an array of the same type with random bits."""
+    noise = np.frombuffer(np.random.default_rng(1).bytes(array.nbytes), np.uint8)
+    return (noise & 1 if array.dtype == bool else noise).view(array.dtype).reshape(array.shape)
+
+
 ARRAYS: dict[str, Callable[[np.ndarray], np.ndarray | None]] = {
     "missing": lambda a: None,
     "empty": lambda a: a[:0],
@@ -149,12 +155,6 @@ ARRAYS: dict[str, Callable[[np.ndarray], np.ndarray | None]] = {
     "shuffled": lambda a: np.random.default_rng(0).permutation(a),
     "of other bits": _noise,
 }
-
-
-def _noise(array: np.ndarray) -> np.ndarray:
-    """Return an array of the same type with random bits."""
-    noise = np.frombuffer(np.random.default_rng(1).bytes(array.nbytes), np.uint8)
-    return (noise & 1 if array.dtype == bool else noise).view(array.dtype).reshape(array.shape)
 
 
 @dataclass(frozen=True)
@@ -189,8 +189,8 @@ def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
     """Yield the paths of all values in JSON."""
     if place and place != ("checksum",):
         yield place
-    entries = value.items() if isinstance(value, dict) else enumerate(value)
     if isinstance(value, dict | list):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
         for key, inner in list(entries)[:20]:
             yield from _places(inner, (*place, key))
 

@@ -139,7 +139,8 @@ class SubspaceCodec:
 
 
 def _no_subspaces(dim: int) -> Subspaces:
-    return Subspaces(torch.empty(0, dim), np.zeros(1, np.int64), torch.empty(0))
+    none = torch.empty(0)
+    return Subspaces(torch.empty(0, dim), np.zeros(1, np.int64), none, none, none)
 
 
 def _bases(rows: Rows, documents: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:

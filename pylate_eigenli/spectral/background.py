@@ -159,7 +159,9 @@ class Background:
         """Return a background from the manifest of an old index."""
         upper = np.frombuffer(base64.b64decode(data["total"]), "<f8")
         if 2 * len(upper) != data["dim"] * (data["dim"] + 1):
-            raise ValueError(f"the background has {len(upper)} numbers for {data['dim']} dimensions")
+            raise ValueError(
+                f"the background has {len(upper)} numbers for {data['dim']} dimensions"
+            )
         total = np.zeros((data["dim"], data["dim"]))
         rows, columns = np.triu_indices(data["dim"])
         total[rows, columns] = total[columns, rows] = upper
