@@ -15,6 +15,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from ..spectral.background import Queries, matrix_sum
+from ..spectral.subspace import Subspaces
 from ..storage import DocumentId
 from ..storage.batch import Batch
 from ..tokens import TokenBatch, offsets_of
@@ -69,6 +70,10 @@ class Codec(ABC):
         """Makes subspaces of documents, and of queries the tokens to compare with them."""
         return self.encoder.subspaces
 
+    def dim(self, given: int) -> int:
+        """Return the dimension of transformed tokens, for tokens of a given dimension."""
+        return self.subspaces.transforms.dim(given)
+
     def with_queries(self, queries: TokenBatch) -> Self:
         """Return the codec with the statistics of more queries."""
         return self._with(self.subspaces.with_queries(queries))
@@ -96,6 +101,10 @@ class Codec(ABC):
         """Return the dimension D of single vectors, for tokens of dimension ``dim``."""
 
     @abstractmethod
+    def no_documents(self, dim: int) -> Batch:
+        """Return the columns of no documents; an error if what was learnt does not fit ``dim``."""
+
+    @abstractmethod
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         """Return the columns of documents, and the codec, fitted to them if it was not yet."""
 
@@ -120,7 +129,10 @@ class SubspaceCodec(Codec):
     settings: Settings
 
     def width(self, dim: int) -> int:
-        return packed_dim(self.subspaces.transforms.dim(dim))
+        return packed_dim(self.dim(dim))
+
+    def no_documents(self, dim: int) -> Batch:
+        return columns.of_subspaces([], _no_subspaces(self.dim(dim)), self.settings.dtype)
 
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         codec = replace(self._learnt(tokens, in_rows=True), fitted=True)
@@ -138,6 +150,11 @@ class SubspaceCodec(Codec):
     def encode_queries(self, queries: Queries) -> QueryVectors:
         packed = pack_queries(queries).numpy()
         return QueryVectors(packed, np.zeros(len(packed), np.float32))
+
+
+def _no_subspaces(dim: int) -> Subspaces:
+    none = torch.empty(0)
+    return Subspaces(torch.empty(0, dim), np.zeros(1, np.int64), none, none, none)
 
 
 def _bases(rows: Rows, documents: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
@@ -166,6 +183,19 @@ class VectorCodec(Codec):
     def width(self, dim: int) -> int:
         return self.encoder.width
 
+    def no_documents(self, dim: int) -> Batch:
+        d = self.dim(dim)
+        self.encoder.check(d)
+        if self.settings.keep_tokens != "none":
+            nothing = TokenBatch(torch.empty(0, dim), np.zeros(1, np.int64))
+            kept = columns.of_tokens([], nothing, self.settings.keep_tokens)
+        elif self.settings.keep_bases:
+            kept = columns.of_subspaces([], _no_subspaces(d), "float16")
+        else:
+            kept = columns.of_nothing([])
+        vectors = torch.empty(0, self.encoder.width)
+        return columns.with_labels(self.with_vectors(kept, vectors), 0)
+
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         if not self.fitted and self.encoder.projection is None and not self.settings.in_database:
             self._check_width(tokens.dim)
@@ -187,7 +217,7 @@ class VectorCodec(Codec):
         return codec, documents
 
     def _check_width(self, dim: int) -> None:
-        width = packed_dim(self.subspaces.transforms.dim(dim))
+        width = packed_dim(self.dim(dim))
         if width > _WIDEST:
             raise ValueError(
                 f"tokens of {dim} dimensions make vectors of {width:,}: shorten them with "

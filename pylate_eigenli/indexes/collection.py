@@ -15,6 +15,7 @@ from ..errors import IndexFormatError
 from ..spectral.background import Background
 from ..spectral.settings import of_new_index
 from ..storage import Snapshot, Store, Transaction
+from ..storage.batch import Batch, check_same_schema
 from ..storage.manifest import Manifest
 from .calibration import Calibration
 from .codecs import Codec
@@ -23,6 +24,8 @@ SettingsT = TypeVar("SettingsT", bound=Any)
 CodecT = TypeVar("CodecT", bound=Codec)
 
 _CALIBRATION = "calibration"
+_NUMBERS = ("dim", "next_label", "covered", "catalogue")
+_LARGEST, _WIDEST = 2**53, 1 << 16
 _TOTAL, _DOCUMENTS = "background.total", "background.documents"  # arrays of the collection
 
 
@@ -53,6 +56,7 @@ class Collection(Generic[SettingsT, CodecT]):
         # What was read last, and of which state; looked at once, as other threads may be at others.
         self._read: tuple[Manifest, SettingsT, int | None] | None = None
         self._loaded: tuple[object, CodecT] | None = None
+        self._checked: Manifest | None = None
 
     @property
     def store(self) -> Store:
@@ -92,8 +96,13 @@ class Collection(Generic[SettingsT, CodecT]):
                 f"{self.path} holds an index of kind {meta.get('kind')!r}, not {self.kind!r}"
             )
         try:
-            settings, dim = self._settings_type(**meta["settings"]), int(meta["dim"])
-        except (KeyError, TypeError, ValueError) as error:
+            settings, dim = self._settings_type(**meta["settings"]), meta["dim"]
+            for name, number in {"next_label": 0, "covered": 0, "catalogue": 0, **meta}.items():
+                if name in _NUMBERS and (type(number) is not int or not 0 <= number < _LARGEST):
+                    raise ValueError(f"{name} is {number!r}")
+            if not 0 < dim <= _WIDEST:
+                raise ValueError(f"dim is {dim}")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise IndexFormatError(
                 f"the settings of {self.path} cannot be read: {error}"
             ) from error
@@ -119,9 +128,16 @@ class Collection(Generic[SettingsT, CodecT]):
         # Other arrays change more often than those of the codec, which are known by a checksum.
         key = (settings, manifest.meta.get("codec", manifest.collection))
         known = self._loaded
-        if known is None or known[0] != key:
-            known = self._loaded = (key, self._codec_type.load(settings, snapshot.collection))
-        return known[1]
+        try:
+            if known is None or known[0] != key:
+                known = (key, self._codec_type.load(settings, snapshot.collection))
+            codec = known[1]
+            if self._checked is not manifest:
+                _check_arrays(snapshot, codec.no_documents(dim), codec.dim(dim))
+        except (ArithmeticError, LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise IndexFormatError(f"{self.path} does not fit its settings: {error}") from error
+        self._loaded, self._checked = known, manifest
+        return codec
 
     def begin(self, transaction: Transaction, codec: CodecT, dim: int, **meta: Any) -> None:
         """Fix settings, dimension and codec, with the first document."""
@@ -133,7 +149,12 @@ class Collection(Generic[SettingsT, CodecT]):
     def calibration(self, snapshot: Snapshot) -> Calibration | None:
         """Return how the settings of a state were chosen; None if they were given."""
         kept = snapshot.manifest.meta.get(_CALIBRATION)
-        return None if kept is None else Calibration(**kept)
+        try:
+            return None if kept is None else Calibration(**kept)
+        except TypeError as error:
+            raise IndexFormatError(
+                f"the calibration of {self.path} cannot be read: {error}"
+            ) from error
 
     def keep(self, transaction: Transaction, codec: CodecT) -> None:
         """Keep what a codec has learnt with the state that a transaction makes."""
@@ -141,6 +162,23 @@ class Collection(Generic[SettingsT, CodecT]):
         transaction.meta["codec"] = checksum(arrays)
         for name, array in arrays.items():
             transaction.set_collection(name, array)
+
+
+def _check_arrays(state: Snapshot, expected: Batch, dim: int) -> None:
+    """Raise an error if a state has other columns than expected, or arrays that are no use.
+
+    ``dim`` is the dimension of transformed tokens.
+    """
+    for name, array in state.collection.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ValueError(f"array {name!r} has values that are not numbers")
+    for segment in state.segments:
+        check_same_schema(segment.schema, expected.schema)
+    background = stored_background(state)
+    if background is not None and (
+        background.total.shape not in ((dim, dim), (0, 0)) or background.documents < 0
+    ):
+        raise ValueError(f"the background has shape {background.total.shape} for {dim} dimensions")
 
 
 def checksum(arrays: Mapping[str, NDArray[Any]]) -> str:

@@ -68,7 +68,7 @@ def open_index(
     folder = Path(path).resolve()
     meta = {} if override else Manifest.read(folder).meta
     kind = meta.get("kind", "eigenli-sv" if single_vector else "eigenli")
-    if kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"{folder} holds an index of the unknown kind {kind!r}")
     if single_vector is not None and (_KINDS[kind] is EigenLISVIndex) != single_vector:
         if single_vector:

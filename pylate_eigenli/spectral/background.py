@@ -193,9 +193,13 @@ class Background:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:
         """Return a background from the manifest of an old index."""
+        upper = np.frombuffer(base64.b64decode(data["total"]), "<f8")
+        if 2 * len(upper) != data["dim"] * (data["dim"] + 1):
+            raise ValueError(
+                f"the background has {len(upper)} numbers for {data['dim']} dimensions"
+            )
         total = np.zeros((data["dim"], data["dim"]))
         rows, columns = np.triu_indices(data["dim"])
-        upper = np.frombuffer(base64.b64decode(data["total"]), "<f8")
         total[rows, columns] = total[columns, rows] = upper
         return cls(total, data["documents"])
 

@@ -95,9 +95,13 @@ class TokenStatistics:
         return {"count": np.array([self.count]), "total": self.total, "moment": self.moment}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> TokenStatistics:
-        """Return the statistics that :meth:`to_arrays` made arrays of."""
-        return cls(int(arrays["count"][0]), np.array(arrays["total"]), np.array(arrays["moment"]))
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], dim: int) -> TokenStatistics:
+        """Return the statistics of tokens that :meth:`to_arrays` made arrays of."""
+        count = int(arrays["count"][0])
+        total, moment = (np.array(arrays[name], np.float64) for name in ("total", "moment"))
+        if count < 0 or total.shape != (dim,) or moment.shape != (dim, dim):
+            raise ValueError(f"statistics of shapes {total.shape} and {moment.shape}, not of {dim}")
+        return cls(count, total, moment)
 
 
 @dataclass(frozen=True)
@@ -195,13 +199,14 @@ class Standardise:
         """Return the transform that :meth:`to_arrays` made arrays of."""
         if not arrays:
             return cls()
-        held, asked = (named(arrays, name) for name in ("documents", "queries"))
-        return cls(
-            np.array(arrays["centre"]),
-            float(arrays["scale"][0]),
-            TokenStatistics.from_arrays(held) if held else None,
-            TokenStatistics.from_arrays(asked) if asked else None,
+        centre, scale = np.array(arrays["centre"], np.float64), float(arrays["scale"][0])
+        if centre.ndim != 1 or scale <= 0:
+            raise ValueError(f"a centre of shape {centre.shape} and a scale of {scale}")
+        held, asked = (
+            TokenStatistics.from_arrays(kept, len(centre)) if kept else None
+            for kept in (named(arrays, "documents"), named(arrays, "queries"))
         )
+        return cls(centre, scale, held, asked)
 
 
 def named(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
@@ -232,6 +237,8 @@ def _root(energy: float) -> float:
 def _standardised(
     batch: TokenBatch, centre: NDArray[np.float64] | Tensor, scale: float
 ) -> TokenBatch:
+    if centre.shape[-1:] != (batch.dim,):
+        raise ValueError(f"a mean token of shape {tuple(centre.shape)} for {batch.dim} dimensions")
     tokens = (batch.tokens - torch.as_tensor(centre).to(batch.tokens)) / scale
     constant = torch.full_like(tokens[:, :1], CONSTANT)
     return TokenBatch(torch.cat([tokens, constant], dim=1), batch.offsets)

@@ -25,6 +25,8 @@ FILE_NAME = "manifest.json"
 FORMAT = "pylate-eigenli-index"
 VERSION = 1
 
+_LARGEST = 2**53  # larger counts are forged, and SQLite has no numbers above 2**63
+
 _SEGMENT_NAME = re.compile(r"segment-\d+\.safetensors")
 _DATA_NAME = re.compile(r"(?:segment-\d+(?:\.dead-\d+)?|collection-\d+)\.safetensors")
 
@@ -59,7 +61,7 @@ class FileRecord:
         name = _get(body, "file", str)
         if not _DATA_NAME.fullmatch(name):  # a path outside the folder is refused too
             raise ValueError(f"{name!r} is not the name of an index file")
-        return cls(name, _get(body, "bytes", int), _get(body, "crc32", str))
+        return cls(name, _count(body, "bytes"), _get(body, "crc32", str))
 
     def to_json(self) -> dict[str, Any]:
         return {"file": self.file, "bytes": self.bytes, "crc32": self.crc32}
@@ -88,10 +90,10 @@ class SegmentRecord:
         dead = _get_optional(body, "dead", dict)
         return cls(
             data,
-            _get(body, "documents", int),
-            _get(body, "rows", int),
+            _count(body, "documents"),
+            _count(body, "rows"),
             None if dead is None else FileRecord.from_json(dead),
-            0 if dead is None else _get(dead, "count", int),
+            0 if dead is None else _count(dead, "count"),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -155,8 +157,8 @@ class Manifest:
             )
         collection = _get_optional(body, "collection", dict)
         manifest = cls(
-            _get(body, "generation", int),
-            _get(body, "next_uid", int),
+            _count(body, "generation"),
+            _count(body, "next_uid"),
             _get(body, "meta", dict),
             tuple(
                 SegmentRecord.from_json(_typed(segment, dict, "a segment"))
@@ -164,7 +166,12 @@ class Manifest:
             ),
             None if collection is None else FileRecord.from_json(collection),
         )
-        if body.pop("checksum") != _checksum(body):
+        names = [record.file for record in manifest.files()]
+        if len(set(names)) < len(names):
+            raise ValueError("it names a file twice")
+        if any(segment.uid >= manifest.next_uid for segment in manifest.segments):
+            raise ValueError("the number of the next segment is taken")
+        if body.pop("checksum") != checksum(body):
             raise ValueError("its contents do not match its checksum")
         return manifest
 
@@ -194,7 +201,7 @@ class Manifest:
             "segments": [segment.to_json() for segment in self.segments],
             "collection": self.collection and self.collection.to_json(),
         }
-        return json.dumps({**body, "checksum": _checksum(body)}, indent=1).encode()
+        return json.dumps({**body, "checksum": checksum(body)}, indent=1).encode()
 
     def files(self) -> Iterator[FileRecord]:
         """Yield the records of all files of this state except the manifest."""
@@ -228,7 +235,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _checksum(body: Mapping[str, Any]) -> str:
+def checksum(body: Mapping[str, Any]) -> str:
     # Sorted keys without spaces make the checksum independent of the layout of the file.
     canonical = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return f"{zlib.crc32(canonical.encode()):08x}"
@@ -240,6 +247,13 @@ def _get(body: Mapping[str, Any], key: str, kind: type[T]) -> T:
 
 def _get_optional(body: Mapping[str, Any], key: str, kind: type[T]) -> T | None:
     return None if body[key] is None else _get(body, key, kind)
+
+
+def _count(body: Mapping[str, Any], key: str) -> int:
+    number = _get(body, key, int)
+    if not 0 <= number < _LARGEST:
+        raise ValueError(f"key {key!r} is {number}, not a number of things")
+    return number
 
 
 def _typed(value: object, kind: type[T], what: str) -> T:

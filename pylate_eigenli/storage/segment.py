@@ -100,7 +100,7 @@ class Segment:
 
     def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
         """Return the ids of the documents at ``rows``, by default of all, dead ones included."""
-        return self.file.ids.decode(rows)
+        return self.file.ids_of(rows)
 
     def find(self, wanted: dict[DocumentId, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Look up many documents at once.
@@ -170,8 +170,8 @@ def read_alive(folder: Path, record: SegmentRecord) -> NDArray[np.bool_]:
     alive = np.ones(record.documents, dtype=bool)
     if record.dead is not None:
         file = ColumnFile(folder, record.dead)
-        packed = file.read(_DEAD)
-        if packed.shape == (-(-record.documents // 8),):
+        packed = file.read(_DEAD) if _DEAD in file.names else np.empty(0, np.uint8)
+        if packed.shape == (-(-record.documents // 8),) and packed.dtype == np.uint8:
             alive = np.unpackbits(packed, count=record.documents) == 0
         if np.count_nonzero(~alive) != record.dead_count:
             raise IndexFormatError(

@@ -44,6 +44,8 @@ class SegmentFile(ColumnFile):
         super().__init__(folder, record.data)
         self._record = record
         n = record.documents
+        if record.rows > record.data.bytes:
+            raise IndexFormatError(f"{self.path} is too small for {record.rows} rows")
         own = {
             _ID_TEXT: (np.uint8, None),
             _ID_OFFSETS: (np.int64, n + 1),
@@ -105,7 +107,14 @@ class SegmentFile(ColumnFile):
             is_integer = np.zeros(self._record.documents, dtype=bool)
         return EncodedIds(text, self._offsets(_ID_OFFSETS, len(text)), is_integer)
 
+    def ids_of(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
+        """Return the ids of the documents at ``rows``, by default of all."""
+        try:
+            return self.ids.decode(rows)
+        except ValueError as error:
+            raise IndexFormatError(f"the ids of {self.path} cannot be read: {error}") from error
+
     @cached_property
     def row_of(self) -> dict[DocumentId, int]:
         """The row of each id, built at the first lookup."""
-        return {document_id: row for row, document_id in enumerate(self.ids.decode())}
+        return {document_id: row for row, document_id in enumerate(self.ids_of())}

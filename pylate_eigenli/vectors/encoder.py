@@ -146,9 +146,9 @@ class VectorEncoder:
         return cls(
             SubspaceEncoder(settings, TokenTransforms.from_arrays(arrays, settings)),
             SVProjection.from_arrays(kept) if kept else None,
-            None if centre is None else torch.tensor(centre),
-            None if axis is None else torch.tensor(axis),
-            None if token is None else MeanRow(torch.tensor(token)),
+            None if centre is None else torch.tensor(centre, dtype=torch.float32),
+            None if axis is None else torch.tensor(axis, dtype=torch.float32),
+            None if token is None else MeanRow(torch.tensor(token, dtype=torch.float32)),
         )
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -161,6 +161,20 @@ class VectorEncoder:
         if self.mean_row is not None:
             vectors[_MEAN_TOKEN] = self.mean_row.direction
         return arrays | {name: v.numpy() for name, v in vectors.items() if v is not None}
+
+    def check(self, dim: int) -> None:
+        """Raise an error if the arrays do not fit transformed tokens of a dimension.
+
+        Compiled code reads them without asking for their lengths.
+        """
+        lengths = [("centre", self.centre, packed_dim(dim)), ("axis", self.axis, self.width)]
+        if self.mean_row is not None:
+            lengths.append(("mean token", self.mean_row.direction, dim))
+        if self.projection is not None:
+            lengths.append(("mean of the projection", self.projection.mean, packed_dim(dim)))
+        for name, array, length in lengths:
+            if array is not None and array.shape != (length,):
+                raise ValueError(f"the {name} has shape {tuple(array.shape)}, not ({length},)")
 
     @property
     def width(self) -> int:

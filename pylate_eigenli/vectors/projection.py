@@ -77,6 +77,8 @@ class SVProjection:
                 f"directions of shape {tuple(self.directions.shape)} do not fit a mean of shape "
                 f"{tuple(self.mean.shape)}"
             )
+        if not 0 <= self.explained <= 1:
+            raise ValueError(f"explained is a share, not {self.explained}")
 
     @classmethod
     def fit(
@@ -161,8 +163,8 @@ class SVProjection:
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """Invert :meth:`to_arrays`. The arrays are copied."""
         return cls(
-            torch.tensor(arrays["mean"]),
-            torch.tensor(arrays["directions"]),
+            torch.tensor(arrays["mean"], dtype=torch.float32),
+            torch.tensor(arrays["directions"], dtype=torch.float32),
             float(arrays["explained"][0]),
         )
 

@@ -34,7 +34,7 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
             subprocess.run(command, capture_output=True).returncode == 0 for command in commands
         ):
             yield folder
-            subprocess.run(["umount", folder], check=True)
+            subprocess.run(["umount", "--lazy", folder], check=True)  # mapped files keep it busy
             return
     pytest.skip("only root can mount a small disk")
 

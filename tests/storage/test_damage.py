@@ -14,7 +14,7 @@ from helpers.contents import assert_sound, contents, document_columns
 from pylate_eigenli.errors import IndexFormatError
 from pylate_eigenli.storage import Store
 from pylate_eigenli.storage.columns import ColumnFile, write_columns
-from pylate_eigenli.storage.manifest import Manifest, _checksum
+from pylate_eigenli.storage.manifest import Manifest, checksum
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ class TestDamagedFiles:
             body = json.loads((folder / "manifest.json").read_bytes())
             body["segments"][1][key] += 1
             del body["checksum"]
-            rewritten = json.dumps({**body, "checksum": _checksum(body)})
+            rewritten = json.dumps({**body, "checksum": checksum(body)})
             copy = folder.parent / key
             copy.mkdir()
             for path in folder.iterdir():
@@ -109,7 +109,7 @@ class TestDamagedFiles:
         body = json.loads((folder / "manifest.json").read_bytes())
         body["segments"][0]["dead"]["count"] = 2
         del body["checksum"]
-        (folder / "manifest.json").write_text(json.dumps({**body, "checksum": _checksum(body)}))
+        (folder / "manifest.json").write_text(json.dumps({**body, "checksum": checksum(body)}))
         with pytest.raises(
             IndexFormatError, match="does not match the manifest, which has 2 tombstones"
         ):

@@ -10,7 +10,7 @@ from pylate_eigenli.storage.manifest import (
     FileRecord,
     Manifest,
     SegmentRecord,
-    _checksum,
+    checksum,
     collect_garbage,
     collection_name,
     dead_name,
@@ -47,7 +47,7 @@ def rewrite(folder, change):
     body = json.loads(path.read_text())
     del body["checksum"]
     change(body)
-    path.write_text(json.dumps({**body, "checksum": _checksum(body)}))
+    path.write_text(json.dumps({**body, "checksum": checksum(body)}))
 
 
 class TestReading:

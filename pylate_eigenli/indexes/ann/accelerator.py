@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...errors import IndexFormatError
 from ...storage import Snapshot, Transaction
 from .. import ann as backends
 from .. import columns
@@ -52,7 +53,7 @@ class Accelerator:
             return 0, [np.empty(0, np.int64)] * len(vectors)
         labels = np.concatenate([columns.labels(segment) for segment in snapshot.segments])
         alive = np.concatenate([segment.alive for segment in snapshot.segments])
-        covered = int(np.searchsorted(labels, snapshot.meta["covered"]))
+        covered = int(np.searchsorted(labels, snapshot.meta.get("covered", 0)))
         size, living = len(backend), int(alive[:covered].sum())
         # Removed documents are among the answers: ask for more, twice as many if those are too few.
         asked = min(-(-n * size // max(living, 1)), size)
@@ -87,7 +88,7 @@ class Accelerator:
         """Return whether enough documents wait for the structure to grow."""
         if settings.backend == "exact" or not len(snapshot):
             return False
-        waiting = int(snapshot.meta["next_label"]) - int(snapshot.meta.get("covered", 0))
+        waiting = int(snapshot.meta.get("next_label", 0)) - int(snapshot.meta.get("covered", 0))
         return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
 
     @staticmethod
@@ -116,7 +117,7 @@ class Accelerator:
             backend.add(labels, vectors.numpy())
         structure = backend.to_bytes()
         transaction.set_collection(_ANN, structure)
-        transaction.meta["covered"] = snapshot.meta["next_label"]
+        transaction.meta["covered"] = snapshot.meta.get("next_label", 0)
         transaction.meta["ann"] = f"{zlib.crc32(structure.data):08x}"
 
 
@@ -124,7 +125,13 @@ def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
     blob = snapshot.collection.get(_ANN)
     if blob is None:
         return None
-    return backends.load(settings.backend, blob, settings.backend_options)
+    try:
+        return backends.load(settings.backend, blob, settings.backend_options)
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        path = snapshot.segments[0].file.path.parent
+        raise IndexFormatError(
+            f"the {settings.backend} structure of {path} cannot be read: {error}"
+        ) from error
 
 
 def _vectors(
