@@ -28,6 +28,7 @@ The folders follow the data, from token embeddings to search results:
     sentence-transformers 6.
 ``corpus/``
     Files to texts and pages, and the indexes that keep them: ``text_index``, ``page_index``.
+    ``integrations/`` has the retrievers for LangChain, LlamaIndex and Haystack.
 ``evaluation/``
     Methods, metrics, experiments and ``tuning``; ``baselines/``, and the results of the ``paper/``.
 ``server/``, ``cli/``

@@ -15,6 +15,8 @@ from helpers.milvus_server import RealMilvus
 
 # The key that signs indexes is not to be made in the home of whoever runs the tests.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eigenli-state-")
+# Nor Haystack's file of telemetry, which the import of Haystack makes.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
 if TYPE_CHECKING:
     from pylate_eigenli.models.standard_library import Document

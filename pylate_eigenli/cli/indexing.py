@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ..corpus.text_index import TextIndex
 
 SUBSPACES = "subspaces"
+SECONDS_BETWEEN_LINES = 10.0
+"""Of progress, if there is no terminal to show a bar."""
 
 SourceName = Annotated[
     str,
@@ -53,6 +55,7 @@ class Report:
     index: str
     added: int
     skipped: int
+    removed: int
     unreadable: list[str]
     documents: int
     seconds: float
@@ -97,24 +100,30 @@ def index(
     override: Annotated[
         bool, typer.Option("--override", help="Empty the index first if there is one.")
     ] = False,
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Remove the documents of files that the folder has no more."),
+    ] = False,
     batch_size: BatchSize = 128,
     trust: Trust = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Index documents. Unchanged ones are skipped: run it again after an interruption."""
+    """Index documents; again for what is new or has changed, or after an interruption."""
     with one_line_errors(debug), _bars() as bars:
         from ..corpus.sources import open_source
         from ..corpus.text_index import TextIndex
 
         opened = open_source(source)
+        if prune and opened.files is None:
+            raise ValueError(f"--prune needs a folder of files, which {source} is not")
         settings = _settings(backend, keep_tokens, uri)
         settings |= {"k": directions, "preset": preset, "dtype": dtype}
         if model is None and (override or _is_empty(index, trust)):
             with bars.task("Making the default model"):
                 model = model_or_error()
         texts = TextIndex(index, model=model, override=override, trust_index=trust, **settings)
-        _fill(texts, opened, batch_size, bars, replace=False, as_json=as_json)
+        _fill(texts, opened, batch_size, bars, prune=prune, as_json=as_json)
 
 
 def add(
@@ -180,8 +189,16 @@ def _settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> 
 
 
 def _fill(
-    texts: TextIndex, source: Source, batch_size: int, bars: _Bars, *, replace: bool, as_json: bool
+    texts: TextIndex,
+    source: Source,
+    batch_size: int,
+    bars: _Bars,
+    *,
+    as_json: bool,
+    replace: bool = False,
+    prune: bool = False,
 ) -> None:
+    from ..corpus.updating import prune as remove_others
     from ..corpus.updating import update
 
     begin = time.perf_counter()
@@ -203,10 +220,12 @@ def _fill(
             raise typer.Exit(130) from None
         if texts.index.is_overriding:
             raise ValueError("there are no documents in the source; the index is left as it was")
+        pruned = remove_others(texts, source.files) if prune and source.files is not None else 0
         report = Report(
             str(texts.path),
             done.added,
             done.unchanged,
+            done.removed + pruned,
             source.unreadable,
             len(texts),
             round(time.perf_counter() - begin, 3),
@@ -218,8 +237,9 @@ def _fill(
         typer.echo(json.dumps(asdict(report)))
     else:
         already = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
+        removed = f", removed {report.removed:,}" if report.removed else ""
         echo(
-            f"Added {counted(done.added)}{already} in {report.seconds:.1f} s; "
+            f"Added {counted(done.added)}{already}{removed} in {report.seconds:.1f} s; "
             f"{report.index} now holds {report.documents:,}."
         )
 
@@ -251,14 +271,19 @@ class _Bars:
     def task(self, description: str, total: int | None = None) -> Iterator[Any]:
         """Show a task while the block runs; yields a function that takes progress."""
         bar = self._progress.add_task(description, total=total, rate="")
-        begin, done = time.perf_counter(), 0
+        begin = last = time.perf_counter()
+        read = done = 0
 
         def advance(parts: int, documents: int) -> None:
-            nonlocal done
-            done += documents
-            rate = done / max(time.perf_counter() - begin, 1e-9)
+            nonlocal last, read, done
+            read, done, now = read + parts, done + documents, time.perf_counter()
+            rate = done / max(now - begin, 1e-9)
             shown = f"{rate:.1f} documents/s" if done else ""
             self._progress.update(bar, advance=parts, rate=shown)
+            if self._progress.disable and now - last >= SECONDS_BETWEEN_LINES:
+                last = now
+                of_all = "" if total is None else f" of {total:,}"
+                echo(f"{description}: read {read:,}{of_all}, encoded {counted(done)}", err=True)
 
         yield advance
         self._progress.remove_task(bar)

@@ -15,16 +15,25 @@ Reader = Callable[[Path], tuple[str, str]]
 """Returns the title of a file, empty if it has none, and its text."""
 MAX_BYTES = 256 << 20
 """Of a file of text."""
+_CONTROL = bytes(set(range(32)) - set(b"\b\t\n\f\r\x1b") | {127})
+_MAX_CONTROL = 0.02  # of the bytes of a text; of random bytes, every tenth is one
 
 
 def read_text(path: Path) -> tuple[str, str]:
-    """Read a text in UTF-8, or in UTF-16 if a byte order mark says so."""
+    """Read a text in UTF-8 or Windows-1252, or in UTF-16 if a byte order mark says so."""
     if path.stat().st_size > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES >> 20} MB")
-    with path.open("rb") as file:
-        is_wide = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    encoding = "utf-16" if is_wide else "utf-8-sig"
-    return "", path.read_text(encoding, errors="replace")
+    content = path.read_bytes()
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "", content.decode("utf-16", "replace")
+    control = len(content) - len(content.translate(None, _CONTROL))
+    if b"\0" in content or control > len(content) * _MAX_CONTROL:
+        raise ValueError("it is not text, whatever its name says")
+    text = content.decode("utf-8-sig", "replace")
+    # A text with other letters beyond ASCII is UTF-8 with a broken byte.
+    if "\ufffd" in text and text.replace("\ufffd", "").isascii():
+        text = content.decode("cp1252", "replace")
+    return "", text
 
 
 def read_markdown(path: Path) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """Sources of documents: JSON lines, BEIR folders, folders of files, stdin.
 
-A record of JSON lines is one document, whose other fields become its metadata. A file is cut into passages that the model reads whole,
-named ``path#1``, ``path#2`` and so on.
+A record of JSON lines is one document, whose other fields become its metadata. A file is cut into
+passages that the model reads whole, named ``path#1``, ``path#2`` and so on.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
@@ -23,6 +24,7 @@ from .readers import READERS
 BEIR_CORPUS = "corpus.jsonl"
 _LINE_BYTES = 64 << 20
 _TITLE_LETTERS = 1_000
+_NAMED_KINDS = 8  # of files that are left out
 _OWN_FIELDS = ("_id", "id", "title", "text")
 
 
@@ -71,6 +73,8 @@ class Source:
         Number of records or files, None if it is not known.
     unreadable
         One line for each skipped file, with the reason; complete when all parts are read.
+    files
+        Names of the files of a folder; None for another source.
 
     Examples
     --------
@@ -86,6 +90,7 @@ class Source:
     read: Callable[[Cut], Iterable[Part]]
     total: int | None
     unreadable: list[str] = field(default_factory=list)
+    files: frozenset[str] | None = None
 
     def parts(self, cut: Cut) -> Iterable[Part]:
         """Return the documents of each record or file."""
@@ -115,8 +120,9 @@ def open_source(source: str) -> Source:
         with path.open("rb") as file:
             total = sum(1 for line in _lines(file, str(path)) if line.strip())
         return Source(lambda _: _lines_of(path), total)
+    unreadable: list[str] = []
     if path.is_dir():
-        files = visible_files(path, READERS)
+        files = visible_files(path, READERS, unreadable)
         if not files:
             raise ValueError(f"{path} holds no files to index ({', '.join(READERS)})")
     elif path.suffix.lower() not in READERS:
@@ -124,8 +130,8 @@ def open_source(source: str) -> Source:
         raise ValueError(f"{path} is of an unknown format; known are {known}")
     else:
         return Source(lambda cut: [_passages_of(path, Path(path.name), cut)], 1)
-    unreadable: list[str] = []
-    return Source(lambda cut: _files(path, files, cut, unreadable), len(files), unreadable)
+    names = frozenset(_named(file.relative_to(path)) for file in files)
+    return Source(lambda cut: _files(path, files, cut, unreadable), len(files), unreadable, names)
 
 
 # --- JSON lines -------------------------------------------------------------------------------
@@ -194,16 +200,42 @@ def _valid(text: str) -> str:
 # --- files ------------------------------------------------------------------------------------
 
 
-def visible_files(folder: Path, suffixes: Iterable[str]) -> list[Path]:
-    """Return the files of a folder with one of the suffixes, sorted, without hidden ones."""
-    known = frozenset(suffixes)
-    return sorted(
-        file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in known
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-        and file.is_file()
-    )
+def visible_files(
+    folder: Path, suffixes: Iterable[str], left_out: list[str] | None = None
+) -> list[Path]:
+    """Return the files of a folder with one of the suffixes, sorted, without hidden ones.
+
+    Parameters
+    ----------
+    folder
+        The folder, read with all folders in it.
+    suffixes
+        Suffixes of files, in lower case.
+    left_out
+        Gets a line for each folder that is not read, and one for all files of other types.
+    """
+    known, files, others = frozenset(suffixes), [], Counter[str]()
+    lines = [] if left_out is None else left_out
+
+    def failed(error: OSError) -> None:
+        lines.append(f"{_named(Path(error.filename))} cannot be read: {error.strerror}")
+
+    for parent, folders, names in os.walk(folder, onerror=failed):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in folders:
+            if (path := Path(parent, name)).is_symlink():
+                lines.append(f"{_named(path)} is a link to a folder; index the folder itself")
+        for path in (Path(parent, name) for name in names if not name.startswith(".")):
+            suffix = path.suffix.lower()
+            if suffix in known and path.is_file():
+                files.append(path)
+            elif suffix not in known:
+                others[_named(Path(suffix)) if suffix else "no suffix"] += 1
+    if others:
+        kinds = ", ".join(f"{kind} ({n:,})" for kind, n in others.most_common(_NAMED_KINDS))
+        more = ", ..." if len(others) > _NAMED_KINDS else ""
+        lines.append(f"{others.total():,} files of other types: {kinds}{more}")
+    return sorted(files)
 
 
 def fingerprint_of(path: Path) -> str:
@@ -215,7 +247,12 @@ def fingerprint_of(path: Path) -> str:
 def _files(root: Path, files: Iterable[Path], cut: Cut, unreadable: list[str]) -> Iterator[Part]:
     for file in files:
         try:
-            yield _passages_of(file, file.relative_to(root), cut)
+            part = _passages_of(file, file.relative_to(root), cut)
+            if not part.documents:
+                scanned = file.suffix.lower() == ".pdf"
+                remedy = "; `eigenli pages index` reads scanned pages" if scanned else ""
+                unreadable.append(f"{_named(file)} has no text{remedy}")
+            yield part
         except ValueError as error:
             # One bad file among thousands must not keep the others out.
             unreadable.append(str(error))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,14 @@ def update(
     for part in parts:
         state.take(part)
     return state.finish()
+
+
+def prune(index: CorpusIndex, files: Container[str]) -> int:
+    """Remove the documents of all files but these; return their number."""
+    gone = [i for file in index.catalogue.files() if file not in files for i in index.of_file(file)]
+    if gone:
+        index.remove(gone)
+    return len(gone)
 
 
 class _Update:

@@ -250,6 +250,32 @@ class TestIndex:
         assert Catalogue(index).get(["a.txt#1"])["a.txt#1"].text == "a leaf"
         assert report("verify", index)["damage"] == []
 
+    def test_pruning_removes_what_the_folder_has_no_more_but_not_what_is_unreadable(
+        self, tmp_path: Path, tiny_model: Path
+    ) -> None:
+        folder = tmp_path / "notes"
+        folder.mkdir()
+        for name in ("a", "b", "c"):
+            (folder / f"{name}.txt").write_text(f"the {name} is red")
+        made = ["index", tmp_path / "index", folder]
+        assert report(*made, "--model", tiny_model, "--directions", 4)["documents"] == 3
+        (folder / "a.txt").unlink()
+        (folder / "b.txt").write_bytes(b"\0")
+        assert report(*made)["documents"] == 3
+        again = report(*made, "--prune")
+        assert (again["added"], again["removed"], again["documents"]) == (0, 1, 2)
+
+    def test_only_a_folder_can_be_pruned(self, index: Path, corpus: Path) -> None:
+        error = run("index", index, corpus, "--prune", code=1).stderr
+        assert "--prune needs a folder of files" in error
+
+    def test_without_a_terminal_progress_is_a_line_now_and_then(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("pylate_eigenli.cli.indexing.SECONDS_BETWEEN_LINES", 0.0)
+        shown = run("index", tmp_path / "index", corpus, "--model", tiny_model).stderr
+        assert "Indexing: read 20 of 20, encoded 20 documents\n" in shown
+
 
 class TestSearch:
     def test_titles_snippets_and_contributions_are_shown(self, index: Path) -> None:
@@ -316,7 +342,10 @@ class TestChanges:
         (folder / "broken.html").unlink()
         (folder / "broken.html").symlink_to("/proc/self/mem")  # a file that fails to be read
         told = report("add", index, folder)
-        assert (told["documents"], len(told["unreadable"])) == (20 + (held - 20) // 2, 1)
+        assert told["documents"] == 20 + (held - 20) // 2
+        broken, emptied = told["unreadable"]
+        assert broken.startswith(f"{folder / 'broken.html'} cannot be read")
+        assert emptied == f"{folder / 'emptied.html'} has no text"
 
     def test_passages_after_a_gap_go_with_their_file(self, index: Path, tmp_path: Path) -> None:
         notes = tmp_path / "notes.txt"

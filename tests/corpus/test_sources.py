@@ -41,7 +41,7 @@ def cutter(length=100):
 def read(source, length=100):
     parts = open_source(str(source)).parts(cutter(length))
     documents = [document for part in parts for document in part.documents]
-    return [replace(document, fingerprint="") for document in documents]
+    return [replace(document, file=None, fingerprint="") for document in documents]
 
 
 class TestFolders:
@@ -58,7 +58,7 @@ class TestFolders:
         (tmp_path / "ignored.bin").write_bytes(b"\0")
         assert open_source(str(tmp_path)).total == 4
         assert read(tmp_path) == [
-            Document("a.txt#1", "caf\ufffd and tea", "a"),
+            Document("a.txt#1", "café and tea", "a"),
             Document("b.md#1", "Body of it.", "The heading"),
             Document("c.html#1", "one two\n\nthree", "A & B"),
             Document("deep/d.PDF#1", "Yellow plants need water", "Plants"),
@@ -131,6 +131,32 @@ class TestFolders:
             ("b", "wide é"),
             ("c", "big é"),
         ]
+
+    def test_what_is_left_out_is_named(self, tmp_path):
+        (tmp_path / "folder").mkdir()
+        (tmp_path / "link").symlink_to(tmp_path / "folder")
+        (tmp_path / "noise.txt").write_bytes(bytes(range(1, 256)) * 4)
+        (tmp_path / "zeros.md").write_bytes(b"one\0two")
+        (tmp_path / "empty.txt").touch()
+        (tmp_path / "fine.txt").write_text("fine")
+        for name in ("a.png", "b.png", "LICENSE"):
+            (tmp_path / name).touch()
+        source = open_source(str(tmp_path))
+        parts = list(source.parts(cutter()))
+        assert [document.id for part in parts for document in part.documents] == ["fine.txt#1"]
+        assert source.unreadable == [
+            f"{tmp_path / 'link'} is a link to a folder; index the folder itself",
+            "3 files of other types: .png (2), no suffix (1)",
+            f"{tmp_path / 'empty.txt'} has no text",
+            *(
+                f"{tmp_path / name} cannot be read: it is not text, whatever its name says"
+                for name in ("noise.txt", "zeros.md")
+            ),
+        ]
+
+    def test_a_broken_byte_does_not_spoil_the_other_letters(self, tmp_path):
+        (tmp_path / "a.txt").write_bytes("café ".encode() + b"\xe9")
+        assert [document.text for document in read(tmp_path)] == ["café \ufffd"]
 
     @pytest.mark.parametrize(
         ("page", "title", "text"),

@@ -1,0 +1,1 @@
+"""A ``TextIndex`` as the retriever of LangChain, LlamaIndex and Haystack, a module each."""
