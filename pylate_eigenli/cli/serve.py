@@ -13,6 +13,7 @@ from rich.console import Console
 
 from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, Trust, existing
+from .terminal import echo
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -66,16 +67,23 @@ def serve(
             )
             shown = f"[{host}]" if family == socket.AF_INET6 else host
             url = f"http://{shown}:{bound_port}"
-            typer.echo(json.dumps({"url": url}) if as_json else f"Serving {index} at {url}")
-            if not as_json:
-                typer.echo(f"API description at {url}/openapi.json; press Ctrl-C to stop.")
-            if not local and token is None:
-                typer.secho(
-                    "warning: anyone who can reach this address can change the index; set --token",
-                    fg=typer.colors.YELLOW,
-                    err=True,
+            if as_json:
+                typer.echo(json.dumps({"url": url}))
+            else:
+                echo(f"Serving {index} at {url}")
+                echo(f"API description at {url}/openapi.json; press Ctrl-C to stop.")
+            if service.model is None:
+                _warn(
+                    f"{index} names no model, so that it can be searched by embeddings only: name "
+                    "the model that made them with --model"
                 )
+            if not local and token is None:
+                _warn("anyone who can reach this address can change the index; set --token")
             run(app, listening)
+
+
+def _warn(line: str) -> None:
+    echo(f"warning: {line}", err=True, color=typer.colors.YELLOW)
 
 
 def _is_loopback(address: str) -> bool:

@@ -22,7 +22,7 @@ from ..indexes.inputs import several
 from ..indexes.open_index import holds_index, open_index
 from ..indexes.single_vector import EigenLISVIndex
 from ..models.encoder import Advance, Encoder, ignore, is_gone
-from ..scores.explanation import explain_found, spectrum
+from ..scores.explanation import explain_found
 from ..storage import DocumentId, Store
 from ..storage.ids import checked_ids
 from ..storage.trust import sign, untrusted
@@ -315,6 +315,14 @@ class CorpusIndex(ABC):
         with self._turn:
             return self.index.missing(documents_ids)
 
+    def get(self, documents_ids: Sequence[DocumentId]) -> list[Document]:
+        """Return documents with their texts and metadata; an unknown id raises an error."""
+        unknown = self.missing(documents_ids)
+        if unknown:
+            raise UnknownDocumentError(f"no document {unknown[0]!r} in the index")
+        known = self.catalogue.get(documents_ids, self._generation)
+        return [known.get(i, Document(i)) for i in documents_ids]
+
     def of_file(self, file: str) -> dict[str, str]:
         """Return the ids of the passages or pages of a file, in their order, with fingerprints."""
         if self.index.is_overriding:
@@ -484,11 +492,11 @@ class CorpusIndex(ABC):
             ]
             contents = [content for _, content in readable]
             tokens = self.encoder.encode_documents(contents) if contents else []
-            return {i: spectrum(matrix) for (i, _), matrix in zip(readable, tokens, strict=True)}
+            return {i: self.index.spectrum(t) for (i, _), t in zip(readable, tokens, strict=True)}
         try:
             with self._turn:
                 (tokens,) = self.index.get_documents_embeddings([held])
         except UnknownDocumentError:
             # Another thread has moved on to a generation without one of them.
             return self.spectra(held)
-        return {i: spectrum(matrix) for i, matrix in zip(held, tokens, strict=True)}
+        return {i: self.index.spectrum(t) for i, t in zip(held, tokens, strict=True)}

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ..errors import UnknownDocumentError
+from ..scores.explanation import spectrum
 from ..scores.interface import RerankResult
 from ..spectral.background import Queries, QueryFilter
 from ..spectral.settings import check_query_options
@@ -345,6 +346,24 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         codec = self._collection.codec(state)
         for part in self._documents.columns(state, ids, size, kept=False):
             yield part.ids(), codec.vectors(part, np.arange(len(part))).numpy()
+
+    def spectrum(self, document_embeddings: Any) -> NDArray[np.float32]:
+        """Return the spectrum of a document that the index takes its first k directions of.
+
+        Parameters
+        ----------
+        document_embeddings
+            Shape: (tokens, d).
+
+        Returns
+        -------
+        The non-zero eigenvalues of the second moment of the tokens, descending; of standardised
+        tokens, if the index standardises them. Shape: (rank,), float32.
+        """
+        state = self._snapshot
+        tokens = collect([document_embeddings], dim=self._collection.dim(state), device="cpu")
+        transforms = self._collection.codec(state).subspaces.transforms
+        return spectrum(transforms.documents(tokens).tokens)
 
     @property
     def vector_dim(self) -> int | None:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPBearer
@@ -23,11 +23,15 @@ from .page import page
 from .parsing import ParsedRoute
 from .schemas import (
     MAX_QUERIES,
+    MAX_RESULTS,
     AddRequest,
     ChangeResponse,
+    DocumentOut,
     Health,
+    IncludeText,
     Info,
     Problem,
+    QueryText,
     RemoveRequest,
     SearchRequest,
     SearchResponse,
@@ -88,7 +92,7 @@ def create_app(
     >>> from pylate_eigenli.server.service import Service
     >>> app = create_app(Service(tempfile.mkdtemp()), token="open sesame")
     >>> sorted(app.openapi()["paths"])
-    ['/documents', '/health', '/info', '/search', '/spectrum']
+    ['/documents', '/documents/{id}', '/health', '/info', '/search', '/spectrum']
     """
     if token is not None and not _is_token(token):
         raise ValueError("the token must consist of printable ASCII characters, at least one")
@@ -155,6 +159,17 @@ def create_app(
         """Return what the index holds and how it was made."""
         return await asyncio.get_running_loop().run_in_executor(searching, service.info)
 
+    @app.get("/search", response_model=SearchResponse, **guarded)
+    async def search_text(
+        q: Annotated[QueryText, Query(description="The question.")],
+        top: Annotated[int, Query(ge=1, le=MAX_RESULTS, description="Documents to return.")] = 10,
+        include_text: IncludeText = False,
+    ) -> Response:
+        """Find the best documents for one text."""
+        asked = {"queries": [q], "k": top, "include_text": include_text}
+        request = SearchRequest.model_validate(asked)
+        return Response(await search_batched(request), media_type="application/json")
+
     @app.post("/search", response_model=SearchResponse, **with_body)
     async def search(request: SearchRequest) -> Response:
         """Find the best documents for texts or for token embeddings."""
@@ -164,6 +179,14 @@ def create_app(
     async def spectrum(request: SpectrumRequest) -> SpectrumResponse:
         """Return the spectra of those documents whose tokens are kept or can be encoded again."""
         return await look(request)
+
+    @app.get("/documents/{id:path}", **guarded)
+    async def document(
+        id: Annotated[str, Path(min_length=1, max_length=1000, description="The id, as a URL.")],
+    ) -> DocumentOut:
+        """Return the whole text of a document, with its title and metadata."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(searching, service.document, id)
 
     @app.post("/documents", **with_body)
     async def add(request: AddRequest) -> ChangeResponse:

@@ -37,7 +37,8 @@ def described(error: Any) -> str:
     """Return what is wrong with a body in one line, from an error of pydantic."""
     if error["type"] == "json_invalid":
         return f"the body is not JSON: {error['ctx']['error']}"
-    return f"{'.'.join(str(part) for part in error['loc'])}: {error['msg']}"
+    where = ".".join(str(part) for part in error["loc"])
+    return f"{where}: {error['msg'].removeprefix('Value error, ')}"
 
 
 class Answers:
@@ -49,7 +50,12 @@ class Answers:
 
         def packed(value: Any) -> dict[str, Any]:
             if isinstance(value, BaseModel):
-                return {"model": type(value).__name__, "fields": vars(value)}
+                fields = {
+                    # A dictionary of the client must not pass for one of these.
+                    name: {"plain": field} if isinstance(field, dict) else field
+                    for name, field in vars(value).items()
+                }
+                return {"model": type(value).__name__, "fields": fields}
             matrices.append(value.tobytes())
             return {"shape": value.shape}
 
@@ -61,15 +67,20 @@ def unpacked(header: dict[str, Any], answer: bytes) -> Any:
     """Return the model that the child process has parsed and checked."""
     position = header["text"]
 
-    def value(packed: dict[str, Any]) -> Any:
+    def value(packed: Any) -> Any:
         nonlocal position
-        if "model" in packed:
-            return getattr(schemas, packed["model"]).model_construct(**packed["fields"])
-        if "shape" not in packed:
+        if isinstance(packed, list):
+            return [value(item) for item in packed]
+        if not isinstance(packed, dict):
             return packed
+        if "plain" in packed:
+            return packed["plain"]
+        if "model" in packed:
+            fields = {name: value(field) for name, field in packed["fields"].items()}
+            return getattr(schemas, packed["model"]).model_construct(**fields)
         rows, dim = packed["shape"]
         matrix = np.frombuffer(answer, np.float32, rows * dim, position).reshape(rows, dim)
         position += matrix.nbytes
         return matrix.copy()  # which can be written to
 
-    return json.loads(answer[:position], object_hook=value)
+    return value(json.loads(answer[:position]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import numpy as np
 from pydantic import (
@@ -10,11 +10,17 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StrictBool,
+    StrictFloat,
     StrictInt,
     StrictStr,
     model_validator,
 )
 from typing_extensions import Self
+
+if TYPE_CHECKING:
+    from ..corpus.catalogue import Document
+    from ..corpus.hits import Hit
 
 MAX_QUERIES = 64
 MAX_RESULTS = 1000
@@ -26,16 +32,36 @@ MAX_HITS = 10_000
 MAX_CANDIDATES = 100_000
 MAX_QUERY_TOKENS = 4096
 MAX_CONTRIBUTIONS = 100_000
+MAX_TEXT = 32 << 20
+"""Characters of all texts of an answer."""
+MAX_METADATA = 100
+"""Values of a document, and conditions of a search."""
 _TEXT_TOKENS = 512  # of a text, at most: models cut longer queries
 
 DocumentId = (
     Annotated[StrictStr, Field(min_length=1, max_length=1000)]
     | Annotated[StrictInt, Field(ge=-(2**63), lt=2**63)]
 )
-QueryText = Annotated[str, Field(max_length=10_000)]
+Value = StrictBool | StrictInt | StrictFloat | Annotated[StrictStr, Field(max_length=10_000)]
+Name = Annotated[str, Field(min_length=1, max_length=1000)]
 ItemT = TypeVar("ItemT")
 # A list with many bad items is refused for the first: there may be millions.
 Items = Annotated[list[ItemT], Field(fail_fast=True)]
+
+
+def _said(query: str) -> str:
+    if not query.strip():
+        raise ValueError("the query is empty")
+    return query
+
+
+QueryText = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_said)]
+Condition = (
+    Value
+    | Annotated[Items[Value], Field(min_length=1, max_length=1000)]
+    | Annotated[dict[Literal["gt", "gte", "lt", "lte"], Value], Field(min_length=1, max_length=4)]
+)
+IncludeText = Annotated[bool, Field(description="Return whole texts, not only snippets.")]
 
 
 def _compact(tokens: list[list[float]]) -> Any:
@@ -66,6 +92,14 @@ class SearchRequest(_Strict):
     subset: Items[DocumentId] | None = Field(
         None, max_length=MAX_SUBSET, description="Documents to choose from."
     )
+    where: dict[Name, Condition] | None = Field(
+        None,
+        max_length=MAX_METADATA,
+        description="Conditions on metadata, all of which must hold: a value, a list of values of "
+        "which any will do, or bounds by gt, gte, lt and lte.",
+        examples=[{"lang": ["en", "de"], "year": {"gte": 2020}}],
+    )
+    include_text: IncludeText = False
     rerank: Literal["none", "eigenli", "maxsim"] | None = None
     n_candidates: int | None = Field(None, ge=1, le=MAX_CANDIDATES)
     explain: bool = Field(False, description="Say what each token of a query contributes.")
@@ -74,6 +108,8 @@ class SearchRequest(_Strict):
     def _one_kind(self) -> Self:
         if (self.queries is None) == (self.queries_embeddings is None):
             raise ValueError("give either queries or queries_embeddings")
+        if self.where is not None and self.subset is not None:
+            raise ValueError("give either where or subset, not both")
         return self
 
     @model_validator(mode="after")
@@ -102,14 +138,32 @@ def _check_bound(what: str, number: int, most: int) -> None:
         raise ValueError(f"{what}: {number:,} is more than the {most:,} of one request")
 
 
-class HitOut(BaseModel):
-    """A document that was found."""
+class DocumentOut(BaseModel):
+    """A document of the index."""
 
     id: str | int
-    score: float
     title: str
-    snippet: str
-    contributions: list[float] | None = None
+    text: str | None = Field(description="null in a search without include_text.")
+    metadata: dict[str, str | int | float | bool]
+    file: str | None = Field(description="The file that the document was read from.")
+    page: int | None = Field(description="The number of its page in the file.")
+
+    @classmethod
+    def fields_of(cls, document: Document | Hit) -> dict[str, Any]:
+        """Return the values of the fields."""
+        return {name: getattr(document, name) for name in cls.model_fields}
+
+
+class HitOut(DocumentOut):
+    """A document that was found."""
+
+    score: float
+    share: float = Field(
+        description="The share of the query that the document explains: the score divided by the "
+        "highest score that any document could have."
+    )
+    snippet: str = Field(description="The part of the text with the most words of the query.")
+    contributions: list[float] | None
 
 
 class AnswerOut(BaseModel):
@@ -137,6 +191,7 @@ class DocumentIn(_Strict):
     id: DocumentId
     text: str = Field("", max_length=1_000_000)
     title: str = Field("", max_length=10_000)
+    metadata: dict[Name, Value | None] = Field(default_factory=dict, max_length=MAX_METADATA)
     embeddings: Tokens | None = None
 
     @model_validator(mode="after")

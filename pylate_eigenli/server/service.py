@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from ..corpus.catalogue import Document
-from ..corpus.hits import Answer
+from ..corpus.hits import Answer, Hit
+from ..corpus.metadata import Where, checked
 from ..corpus.page_index import open_corpus
 from .schemas import (
+    MAX_TEXT,
     AnswerOut,
     ChangeResponse,
     DocumentIn,
+    DocumentOut,
     HitOut,
     Info,
     SearchRequest,
@@ -26,7 +31,7 @@ class Service:
     """An index opened twice, once for searching and once for changing.
 
     The searching view moves to the newest generation only between batches, so each request is
-    answered from one generation. Call :meth:`search` and :meth:`info` from one thread, :meth:`add`
+    answered from one generation. Call :meth:`search`, :meth:`document` and :meth:`info` from one thread, :meth:`add`
     and :meth:`remove` from one other thread, and :meth:`spectra` from any.
 
     Parameters
@@ -61,9 +66,14 @@ class Service:
         self._writer = open_corpus(path, model, trust_index=trust_index)
         self._reader = self._writer.reopened()
 
+    @property
+    def model(self) -> str | None:
+        """Name or path of the model; None if it is not known, so that texts cannot be searched."""
+        return self._reader.model
+
     def warm_up(self) -> None:
         """Load the model, if there is one, and compile what searches need."""
-        if self._reader.model is not None:
+        if self.model is not None:
             self._reader.warm_up()
 
     def close(self) -> None:
@@ -77,7 +87,8 @@ class Service:
         groups: dict[object, list[int]] = {}
         for i, request in enumerate(requests):
             options = (request.k, request.rerank, request.n_candidates, request.explain)
-            groups.setdefault((*options, request.subset is None), []).append(i)
+            where = json.dumps(request.where, sort_keys=True)
+            groups.setdefault((*options, where, request.subset is None), []).append(i)
         responses: dict[int, SearchResponse] = {}
         for members in groups.values():
             together = [requests[i] for i in members]
@@ -96,6 +107,7 @@ class Service:
             self._reader.answers(
                 queries,
                 first.k,
+                where=cast("Where | None", first.where),
                 subset=subset,
                 explain=first.explain,
                 rerank=first.rerank,
@@ -105,7 +117,7 @@ class Service:
         milliseconds = (time.perf_counter() - begin) * 1e3
         return [
             SearchResponse(
-                results=[_answer(next(answers)) for _ in request.all_queries],
+                results=_answers([next(answers) for _ in request.all_queries], request),
                 method=self._method(first.rerank),
                 milliseconds=round(milliseconds, 2),
                 generation=self._reader.index.generation,
@@ -117,7 +129,10 @@ class Service:
     def add(self, documents: Sequence[DocumentIn]) -> ChangeResponse:
         """Add or replace documents in one step."""
         self._writer.add_documents(
-            [Document(document.id, document.text, document.title) for document in documents],
+            [
+                Document(d.id, d.text, d.title, metadata=checked(d.metadata, d.id))
+                for d in documents
+            ],
             [document.embeddings for document in documents],
         )
         return self._changed()
@@ -126,6 +141,15 @@ class Service:
         """Remove documents in one step."""
         self._writer.remove(documents_ids)
         return self._changed()
+
+    def document(self, name: str) -> DocumentOut:
+        """Return a document by its id; digits stand for a number too, if no string is the same."""
+        ids: list[str | int] = [name, *([int(name)] if _is_integer(name) else [])]
+        self._reader.index.refresh()
+        missing = self._reader.missing(ids)
+        known = [i for i in ids if i not in missing]
+        (found,) = self._reader.get(known[:1] or ids[:1])
+        return DocumentOut(**DocumentOut.fields_of(found))
 
     def _changed(self) -> ChangeResponse:
         return ChangeResponse(generation=self._writer.index.generation, documents=len(self._writer))
@@ -156,15 +180,29 @@ class Service:
         return method if final == "none" else f"{method}, re-ranked by {final}"
 
 
-def _answer(answer: Answer) -> AnswerOut:
-    hits = [
-        HitOut(
-            id=hit.id,
-            score=hit.score,
-            title=hit.title,
-            snippet=hit.snippet,
-            contributions=None if hit.contributions is None else hit.contributions.tolist(),
-        )
-        for hit in answer.hits
+def _is_integer(name: str) -> bool:
+    return name.isascii() and name.removeprefix("-").isdigit()
+
+
+def _answers(answers: Sequence[Answer], request: SearchRequest) -> list[AnswerOut]:
+    if request.include_text:
+        length = sum(len(hit.text) for answer in answers for hit in answer.hits)
+        if length > MAX_TEXT:
+            raise ValueError(
+                f"the texts of the hits have {length:,} characters, more than the {MAX_TEXT:,} of "
+                "one answer: ask for fewer, or for one at a time with GET /documents/ID"
+            )
+    return [
+        AnswerOut(tokens=a.tokens, hits=[_hit(hit, request.include_text) for hit in a.hits])
+        for a in answers
     ]
-    return AnswerOut(tokens=answer.tokens, hits=hits)
+
+
+def _hit(hit: Hit, include_text: bool) -> HitOut:
+    return HitOut(
+        **{**DocumentOut.fields_of(hit), "text": hit.text if include_text else None},
+        score=hit.score,
+        share=hit.share,
+        snippet=hit.snippet,
+        contributions=None if hit.contributions is None else hit.contributions.tolist(),
+    )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
 from pylate_eigenli.cli.terminal import printable
 from pylate_eigenli.corpus.catalogue import Document
@@ -69,6 +72,20 @@ def test_damage_is_harmless(tmp_path: Path) -> None:
     output = run("verify", tmp_path / "index")
     assert "1 documents of the index are not in" in output
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", output)
+
+
+def test_an_index_without_a_model_says_so_when_it_is_served(tmp_path: Path) -> None:
+    index = tmp_path / f"red{ESCAPES}{FORGED}"
+    with EigenLIIndex(str(tmp_path), index.name, k=4, show_progress=False) as made:
+        made.add_documents(["a"], [np.eye(8, dtype=np.float32)])
+    command = [sys.executable, "-m", "pylate_eigenli.cli", "serve", str(index), "--port", "0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as server:
+        announced = server.stdout.readline() + server.stderr.readline()
+        server.terminate()
+        assert_harmless(announced)
+        assert "names no model" in announced
+        assert "--model" in announced
 
 
 def test_letters_of_all_scripts_stay() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Iterator
 from functools import partial
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -15,6 +17,8 @@ from helpers.served import TOKEN
 from pylate_eigenli.corpus.catalogue import Document
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.server import app as serving
+from pylate_eigenli.server.parsing import SMALL
+from pylate_eigenli.server.schemas import SearchRequest
 from pylate_eigenli.server.service import Service
 
 
@@ -76,6 +80,12 @@ def test_documents_come_and_go(client) -> None:
         ({"queries_embeddings": [[[1.0, 2.0]]]}, 400, "query 0 has dimension 2, expected 8"),
         ({"queries_embeddings": [[[1.0], [1.0, 2.0]]]}, 422, "queries_embeddings.0: "),
         ({"queries": ["a"], "rerank": "eigenlii"}, 422, "rerank"),
+        ({"queries": [""]}, 422, "body.queries.0: "),
+        ({"queries": ["red", " \n"]}, 422, "body.queries.1: the query is empty"),
+        ({"queries": ["a"], "where": {"no": 1}}, 400, "no document of the index has metadata"),
+        ({"queries": ["a"], "where": {"year": {"ge": 1}}}, 422, "where.year"),
+        ({"queries": ["a"], "where": {"year": [[1]]}}, 422, "where.year"),
+        ({"queries": ["a"], "where": {"a": 1}, "subset": [1]}, 422, "either where or subset"),
     ],
 )
 def test_a_bad_search_is_refused_in_one_line(client, body, status, culprit) -> None:
@@ -210,12 +220,90 @@ def test_a_change_that_cannot_be_made_whole_is_not_made(client) -> None:
     assert answer["hits"][0]["snippet"] == "the apple is red"
 
 
+def test_a_filter_is_that_of_the_index(make_index) -> None:
+    languages = {"red": "en", "rot": "de", "rouge": "fr"}
+    documents = [
+        {"id": text, "text": text, "metadata": {"lang": lang, "model": "x"}}
+        for text, lang in languages.items()
+    ]
+
+    async def found(client: httpx.AsyncClient, where: dict, fill: int = 0) -> set[str]:
+        body = json.dumps({"queries": ["red"], "where": where}) + " " * fill
+        headers = {"Content-Type": "application/json"}
+        answer = await client.post("/search", content=body, headers=headers)
+        (result,) = answer.json()["results"]
+        return {hit["id"] for hit in result["hits"]}
+
+    async def scenario(app: FastAPI) -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
+            added = await client.post("/documents", json={"documents": documents})
+            assert added.status_code == 200, added.text
+            assert await found(client, {"lang": "de"}) == {"rot"}
+            assert await found(client, {"lang": ["de", "fr"]}) == {"rot", "rouge"}
+            assert await found(client, {"lang": {"gte": "en"}}) == {"red", "rouge"}
+            # Also of a body that another process parses, whatever its names are.
+            assert await found(client, {"model": "x", "lang": "en"}, fill=SMALL) == {"red"}
+            # Together with others, each gets its own.
+            both = await asyncio.gather(*(found(client, {"lang": x}) for x in ("en", "fr")))
+            assert both == [{"red"}, {"rouge"}]
+
+    service = Service(make_index())
+    asyncio.run(scenario(serving.create_app(service)))
+    service.close()
+
+
+def test_whole_texts_are_there_for_those_who_ask(client, monkeypatch, make_index) -> None:
+    (plain,) = search(client, queries=["red apple"], k=2)["results"]
+    assert [hit["text"] for hit in plain["hits"]] == [None, None]
+    (whole,) = search(client, queries=["red apple"], k=2, include_text=True)["results"]
+    by_address = client.get("/search", params={"q": "red apple", "top": 2, "include_text": True})
+    assert by_address.json()["results"] == [whole]
+    for hit in whole["hits"]:
+        assert hit["score"] > 0
+        assert 0 < hit["share"] <= 1
+        document = client.get(f"/documents/{quote(hit['id'], safe='')}").json()
+        assert document.items() <= hit.items()
+    assert client.get("/documents/d0").json() == {
+        "id": "d0", "title": "T0", "text": "the apple is red", "metadata": {}, "file": None,
+        "page": None,
+    }  # fmt: skip
+
+
+def test_a_text_may_be_too_long_for_an_answer(make_index, monkeypatch) -> None:
+    monkeypatch.setattr("pylate_eigenli.server.service.MAX_TEXT", 20)
+    service = Service(make_index())
+    with pytest.raises(ValueError, match=r"ask for fewer, or for one at a time with GET"):
+        service.search([SearchRequest(queries=["red"], include_text=True)])
+    service.close()
+
+
+def test_a_document_has_an_address_whatever_its_id(client) -> None:
+    ids = [7, "8", "a/b.md#1", "\u00e9 ?"]
+    documents = [{"id": i, "text": f"text of {i}", "metadata": {"n": 1.5}} for i in ids]
+    assert client.post("/documents", json={"documents": documents}).status_code == 200
+    for document in documents:
+        answer = client.get(f"/documents/{quote(str(document['id']), safe='')}").json()
+        assert document.items() <= answer.items()
+    client.request("DELETE", "/documents", json={"ids": ids})
+    gone = client.get("/documents/7")
+    assert (gone.status_code, gone.json()["detail"]) == (404, "no document '7' in the index")
+
+
+@pytest.mark.parametrize("query", ["", "?q=", "?q=%20", "?q=red&top=0", "?q=red&top=1001"])
+def test_a_bad_address_of_a_search_is_refused(client, query) -> None:
+    response = client.get(f"/search{query}")
+    assert response.status_code == 422
+    assert response.json()["detail"].startswith("query.")
+
+
 class TestAccess:
     def test_without_the_token_only_the_page_and_health_answer(self, server) -> None:
         for path in ("/", "/health"):
             assert httpx.get(server + path).status_code == 200
         for given in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}):
-            assert httpx.get(server + "/info", headers=given).status_code == 401
+            for path in ("/info", "/search?q=red", "/documents/d0"):
+                assert httpx.get(server + path, headers=given).status_code == 401
             body = {"documents": [{"id": 1, "text": "a"}]}
             assert httpx.post(server + "/documents", json=body, headers=given).status_code == 401
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -79,6 +80,8 @@ def test_a_search_shows_contributions_spectra_and_maxsim(page) -> None:
     assert count(page, "section:first-child article") == 10
     assert count(page, "section:last-child article") == 10
     assert "single vectors, k=4" in text(page, "section:first-child h2 + p")
+    assert re.fullmatch(r"-?\d+ %", text(page, "article .score"))
+    assert "first k of them" in text(page, "footer")
     first = page.find_element(By.CSS_SELECTOR, "article .strip")
     assert {"sea", "red"} & {m.text for m in page.find_elements(By.TAG_NAME, "mark")}
     assert {"sea", "red"} <= {token.text for token in first.find_elements(By.TAG_NAME, "b")}

@@ -19,7 +19,7 @@ def operations(server):
 def test_no_request_is_a_server_error(operations, mode) -> None:
     mode = getattr(schemathesis.GenerationMode, mode)
     assert {operation.path for operation in operations} == {
-        "/health", "/info", "/search", "/spectrum", "/documents"
+        "/health", "/info", "/search", "/spectrum", "/documents", "/documents/{id}"
     }  # fmt: skip
     strategies = [
         operation.as_strategy(generation_mode=mode)
