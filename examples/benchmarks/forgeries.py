@@ -2,8 +2,8 @@
 
     cd examples && python -m benchmarks.forgeries
 
-Each array of each kind of index and each field of its manifest is forged in many ways, one at a
-time. The index is then opened, searched, changed and verified in a process of its own. Whoever opens
+Each array of each kind of index, each field of its manifest and the tables and rows of its catalogue
+are forged in many ways, one at a time. The index is then opened, searched, changed and verified in a process of its own. Whoever opens
 such a folder must get an ``IndexFormatError``, or an error that names the folder, or an index that
 works: never a crash, a raw error of a library, or an exhausted memory. The exit code is 1 otherwise.
 """
@@ -17,14 +17,15 @@ import random
 import resource
 import shutil
 import signal
+import sqlite3
 import sys
 import tempfile
 import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,10 @@ from pylate_eigenli import (
     UnknownDocumentError,
     open_index,
 )
+from pylate_eigenli.corpus.catalogue import FILE_NAME as CATALOGUE
 from pylate_eigenli.corpus.catalogue import Document
 from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.page_index import PageIndex, open_corpus
 from pylate_eigenli.storage.columns import ColumnFile, write_columns
 from pylate_eigenli.storage.manifest import FILE_NAME, Manifest, checksum
 
@@ -83,6 +86,17 @@ def _texts(folder: Path) -> None:
         index.remove([3])
 
 
+def _pages(folder: Path) -> None:
+    with PageIndex(folder, k=3) as index:
+        documents = [
+            Document(f"a.pdf#{i}", title="a", file="a.pdf", page=i, fingerprint="1")
+            for i in range(1, 20)
+        ]
+        index.add_documents(documents, [tokens(i) for i in range(1, 20)])
+        index.catalogue.put([], index.index.generation + 1, {"folder": "/nowhere"})
+        index.remove(["a.pdf#3"])
+
+
 _IDF = {"idf": 0.5, "background": 0.5}
 KINDS: dict[str, Callable[[Path], None]] = {
     "eigenli": _vectors(EigenLIIndex),
@@ -94,12 +108,14 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "projected": _vectors(
         EigenLISVIndex,
         dtype="int4",
+        preset="paper",  # the projection is for vectors that are not standardised
         token_projection=TokenProjection(torch.eye(_DIM)[:6], 0.75),
         projection=SVProjection(torch.arange(21) / 42, torch.eye(21)[3:15], 0.5),
     ),
     "voyager": _vectors(EigenLISVIndex, backend="voyager"),
     "faiss": _vectors(EigenLISVIndex, backend="faiss"),
     "texts": _texts,
+    "pages": _pages,
 }
 
 # --- forging ------------------------------------------------------------------------------------
@@ -157,6 +173,36 @@ ARRAYS: dict[str, Callable[[np.ndarray], np.ndarray | None]] = {
 }
 
 
+_COLUMNS = {
+    "texts": ("id", "since", "title", "text", "checksum", "gone", "file", "page", "fingerprint"),
+    "metadata": ("id", "since", "key", "value"),
+    "about": ("name", "value"),
+}
+_SQL_VALUES = (
+    *("NULL", "-1", "9223372036854775807", "1e999", "''", "'x'", "x'00ff'", "'[[1]]'", "'1.5'"),
+    *("CAST(x'ff' AS TEXT)", "'../../etc/passwd'", "zeroblob(1000)"),
+)
+STATEMENTS: tuple[str, ...] = (
+    *(f"UPDATE {table} SET {column} = {value} WHERE rowid = 1" if table != "metadata" else
+      f"UPDATE {table} SET {column} = {value} WHERE id = '1'"
+      for table, columns in _COLUMNS.items() for column in columns for value in _SQL_VALUES),
+    *(f"ALTER TABLE {table} RENAME COLUMN {column} TO other"
+      for table, columns in _COLUMNS.items() for column in columns),
+    *(f"{what} {table}" for table in _COLUMNS
+      for what in ("DROP TABLE", "DELETE FROM", "ALTER TABLE other RENAME TO")),
+    *(f"ALTER TABLE {table} ADD COLUMN other" for table in _COLUMNS),
+    *(f"PRAGMA user_version = {version}" for version in (-1, 0, 1, 3, 5, 99)),
+    "UPDATE texts SET since = since + 1000",
+    "CREATE TRIGGER other AFTER INSERT ON texts BEGIN DELETE FROM texts; END",
+    "ALTER TABLE about RENAME TO was; CREATE VIEW about AS WITH RECURSIVE n(i) AS (SELECT 1 UNION "
+    "ALL SELECT i + 1 FROM n) SELECT i AS name, i AS value FROM n",
+    "CREATE VIEW other AS SELECT * FROM texts",
+    "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, 'NOT NULL', '') "
+    "WHERE name = 'texts'",
+    "PRAGMA writable_schema = ON; DELETE FROM sqlite_master WHERE name = 'files'",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Forgery:
     """One change of one index."""
@@ -183,6 +229,9 @@ def forgeries(kind: str, folder: Path) -> Iterator[Forgery]:
             for how, change in ARRAYS.items():
                 place = (record.file, name)
                 yield Forgery(kind, place, how, _in_array(record.file, name, change))
+    if (folder / CATALOGUE).exists():
+        for statement in STATEMENTS:
+            yield Forgery(kind, (CATALOGUE,), statement, _in_catalogue(statement))
 
 
 def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -242,6 +291,15 @@ def _in_array(
     return forge
 
 
+def _in_catalogue(statement: str) -> Callable[[Path], None]:
+    def forge(folder: Path) -> None:
+        # Some change nothing, and some are refused.
+        with suppress(sqlite3.Error), closing(sqlite3.connect(folder / CATALOGUE)) as connection:
+            connection.executescript(f"PRAGMA ignore_check_constraints = ON; {statement}")
+
+    return forge
+
+
 # --- using --------------------------------------------------------------------------------------
 
 
@@ -252,25 +310,35 @@ def use(folder: Path) -> None:
     def tried(step: Callable[[], Any]) -> Any:
         try:
             return step()
-        except (IndexFormatError, UnknownDocumentError):
+        except UnknownDocumentError:
             failed[0] = True
-        except ValueError as error:
-            if str(folder) not in str(error):
+        except (ValueError, IndexFormatError, FileNotFoundError) as error:
+            is_named = str(folder) in str(error) or "metadata" in str(error)
+            if not is_named or len(str(error).splitlines()) > 1:
                 raise
             failed[0] = True
         return None
 
     queries = [tokens(0), tokens(1)]
     tried(lambda: verify(folder))
-    if (folder / "texts.sqlite").exists():
-        texts = tried(lambda: TextIndex(folder))
-        if texts is not None:
-            tried(lambda: texts.catalogue.about)
-            tried(lambda: texts.catalogue.get(range(20), texts.index.generation))
-            tried(lambda: texts.remove([4]))
-            tried(lambda: texts.add_documents([Document(99, "new")], [tokens(9)]))
-            tried(texts.compact)
-            tried(texts.close)
+    if (folder / CATALOGUE).exists():
+        corpus = tried(lambda: open_corpus(folder))
+        if corpus is not None:
+            for step in (
+                lambda: json.dumps([corpus.catalogue.about, corpus.catalogue.files()]),
+                lambda: json.dumps([asdict(found) for found in corpus.get([1])]),
+                lambda: json.dumps([asdict(found) for found in corpus.get(["a.pdf#1"])]),
+                lambda: [asdict(hit) for hit in corpus.answers(queries, explain=True)[0].hits],
+                lambda: corpus.answers(queries, where={"year": {"gte": 0}}),
+                lambda: corpus.of_file("a.pdf"),
+                lambda: json.dumps(corpus.about()),
+                lambda: corpus.remove([4]),
+                lambda: corpus.remove(["a.pdf#4"]),
+                lambda: corpus.add_documents([Document(99, "new")], [tokens(9)]),
+                corpus.compact,
+                corpus.close,
+            ):
+                tried(step)
     index = tried(lambda: open_index(folder))
     if index is None:
         return
@@ -345,8 +413,8 @@ def outcome(folder: Path) -> str | None:
     return None if status == 0 else told
 
 
-def run(kinds: list[str], share: float, seed: int) -> list[str]:
-    """Forge a share of all that can be forged; return what went wrong, a line each."""
+def run(kinds: list[str], share: float, seed: int, only: str = "") -> list[str]:
+    """Forge a share of all that can be forged and is named so; return what went wrong, a line each."""
     torch.set_num_threads(1)  # a process with other threads cannot be forked
     chance = random.Random(seed)
     wrong, done = [], Counter[str]()
@@ -362,7 +430,9 @@ def run(kinds: list[str], share: float, seed: int) -> list[str]:
                 shutil.copytree(intact, warm)
                 use(warm)  # compiles what all the children need
                 shutil.rmtree(warm)
-            chosen = [f for f in forgeries(kind, intact) if chance.random() < share]
+            chosen = [
+                f for f in forgeries(kind, intact) if only in str(f) and chance.random() < share
+            ]
             for forgery in tqdm(chosen, kind, disable=None, file=sys.stderr):
                 victim = Path(work) / "victim"
                 shutil.copytree(intact, victim)
@@ -382,9 +452,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=list(KINDS))
     parser.add_argument("--share", type=float, default=1.0, help="of all forgeries, at random")
+    parser.add_argument("--only", default="", help="forgeries whose names hold this text")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
-    return 1 if run(options.kinds, options.share, options.seed) else 0
+    return 1 if run(options.kinds, options.share, options.seed, options.only) else 0
 
 
 if __name__ == "__main__":

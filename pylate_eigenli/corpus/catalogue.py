@@ -17,6 +17,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +247,7 @@ class Catalogue:
     def matching(self, where: Where, generation: int = _ANY_GENERATION) -> list[DocumentId]:
         """Return the ids of the documents of a generation whose metadata fulfil all conditions."""
         with self._reading() as connection:
-            return [json.loads(key) for key in metadata.matching(connection, where, generation)]
+            return [_id(key) for key in metadata.matching(connection, where, generation)]
 
     def of_file(self, file: str, generation: int = _ANY_GENERATION) -> dict[str, str]:
         """Return the ids of the passages or pages of a file, in their order, with fingerprints.
@@ -262,7 +263,7 @@ class Catalogue:
                 "AND (file = ? OR (id >= ? AND id < ?)) ORDER BY since",
                 (generation, file, prefix, f"{prefix[:-1]}$"),
             )
-            newest = {str(json.loads(key)): fingerprint for key, fingerprint in rows}
+            newest = {str(_id(key)): fingerprint for key, fingerprint in rows}
         numbers = {i: i.removeprefix(f"{file}#") for i in newest if i != file}
         known = [i for i, number in numbers.items() if number.isdecimal()]
         known.sort(key=lambda i: int(numbers[i]))
@@ -271,14 +272,17 @@ class Catalogue:
     def files(self) -> list[str]:
         """Return the files of all pages, also of removed ones."""
         with self._reading() as connection:
-            rows = connection.execute("SELECT DISTINCT file FROM texts WHERE file IS NOT NULL")
+            rows = connection.execute("SELECT DISTINCT file FROM texts WHERE typeof(file) = 'text'")
             return sorted(file for (file,) in rows)
 
     @property
     def about(self) -> dict[str, str]:
         """How the index was made: its ``model``, and the ``folder`` of an index of pages."""
         with self._reading() as connection:
-            return dict(connection.execute("SELECT name, value FROM about"))
+            facts = dict(connection.execute("SELECT name, value FROM about"))
+            if not all(isinstance(fact, str) for pair in facts.items() for fact in pair):
+                raise sqlite3.DataError("a fact about the index is not a text")
+            return facts
 
     def damage(
         self,
@@ -313,7 +317,7 @@ class Catalogue:
                 lines += [
                     f"the row of document {key} is altered"
                     for key, *row, checksum, since in rows
-                    if _checksum(_document(0, row, metadata.read(connection, key, since)))
+                    if _checksum(_document(_id(key), row, metadata.read(connection, key, since)))
                     != checksum
                 ]
                 known, shown = _present(connection, generation)
@@ -342,9 +346,9 @@ class Catalogue:
             try:
                 self._check_format(connection)
                 yield connection
-            except sqlite3.OperationalError:
-                raise  # busy, read-only or full: the file itself is sound
             except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError) and "UTF-8" not in str(error):
+                    raise  # busy, read-only or full: the file itself is sound
                 raise IndexFormatError(f"{self.path} is damaged: {error}") from error
 
     @contextmanager
@@ -374,13 +378,17 @@ class Catalogue:
 
     def _check_format(self, connection: sqlite3.Connection) -> None:
         # In one statement: between two, another process may make the tables.
-        (version, tables) = connection.execute(
-            "SELECT user_version, (SELECT count(*) FROM sqlite_master) FROM pragma_user_version"
-        ).fetchone()
-        if tables and version not in (_FORMAT, _WITHOUT_METADATA):
+        rows = connection.execute(
+            "SELECT user_version, sql FROM pragma_user_version LEFT JOIN sqlite_master"
+        ).fetchall()
+        version, made = rows[0][0], {sql for _, sql in rows if sql is not None}
+        if made and version not in (_FORMAT, _WITHOUT_METADATA):
             raise IndexFormatError(
                 f"{self.path} is of another version of this library; index the documents again"
             )
+        # A view or a trigger of others could do anything with what is read and written.
+        if made and made != _statements(version):
+            raise IndexFormatError(f"{self.path} has other tables than this library makes")
 
 
 def _has_tables(connection: sqlite3.Connection) -> bool:
@@ -398,6 +406,16 @@ def _make_tables(connection: sqlite3.Connection) -> None:
         connection.execute(statement)
 
 
+@cache
+def _statements(version: int) -> set[str]:
+    """Return what SQLite keeps of the statements that make the tables of a format."""
+    with closing(sqlite3.connect(":memory:")) as empty:
+        for statement in _SCHEMA:
+            if version == _FORMAT or statement not in metadata.SCHEMA:
+                empty.execute(statement)
+        return {sql for (sql,) in empty.execute("SELECT sql FROM sqlite_master") if sql is not None}
+
+
 def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str], set[str]]:
     """Return the keys of all documents of a generation, and of those that have texts."""
     rows = connection.execute(
@@ -412,7 +430,19 @@ def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str],
 
 def _document(document_id: DocumentId, row: Iterable[Any], values: Mapping[str, Value]) -> Document:
     title, text, file, page, fingerprint = row
+    is_typed = all(isinstance(part, str) for part in (title, text, fingerprint, file or ""))
+    if not is_typed or not isinstance(page or 0, int):
+        raise sqlite3.DataError(f"the row of document {document_id!r} has values of other types")
     return Document(document_id, text, title, file, page, fingerprint, values)
+
+
+def _id(key: object) -> DocumentId:
+    """Invert :func:`_key`."""
+    with suppress(ValueError, TypeError, RecursionError):
+        document_id = json.loads(key)  # type: ignore[arg-type]
+        if type(document_id) in (str, int):
+            return document_id  # type: ignore[no-any-return]
+    raise sqlite3.DataError(f"{key!r:.100} is not the id of a document")
 
 
 def _checksum(document: Document) -> int:

@@ -57,7 +57,7 @@ def changing(
             catalogue.set_aside(base.generation)
         elif about:
             check()
-        catalogue.put(documents, generation, about, newest_rows(base))
+        catalogue.put(documents, generation, about, newest_rows(folder, base))
         if transaction.meta:  # that of an index without documents stays empty
             transaction.meta[CATALOGUE] = generation
         made.append(generation)
@@ -102,13 +102,18 @@ def compact(folder: Path, catalogue: Catalogue) -> None:
     """Give the space of removed and replaced documents of files back to the disk."""
     # One transaction: nobody else can write between the two steps.
     with Store(folder).transaction() as transaction:
-        catalogue.compact(newest_rows(transaction.base))
+        catalogue.compact(newest_rows(folder, transaction.base))
         transaction.compact()
 
 
-def newest_rows(state: Snapshot) -> int:
+def newest_rows(folder: Path, state: Snapshot) -> int:
     """Return the generation of the newest rows of the catalogue that belong to a state."""
-    return int(state.meta.get(CATALOGUE, ALWAYS))
+    newest = state.meta.get(CATALOGUE, ALWAYS)
+    if type(newest) is not int or not ALWAYS <= newest <= state.generation:
+        raise IndexFormatError(
+            f"{folder} is of generation {state.generation}, but its texts are of {newest!r:.40}"
+        )
+    return newest
 
 
 def recover(path: str | Path) -> None:
@@ -137,9 +142,13 @@ def verify(path: str | Path) -> list[str]:
     damage = store.verify()
     if damage:  # then nothing can be said about its documents
         return [*damage, *Catalogue(path).damage()]
-    snapshot = store.snapshot
     catalogue = Catalogue(path)
-    damage = catalogue.damage(snapshot, newest_rows(snapshot), expected=CATALOGUE in snapshot.meta)
+    try:
+        snapshot = store.snapshot
+        ids, newest = list(snapshot), newest_rows(Path(path), snapshot)
+    except IndexFormatError as error:
+        return [str(error)]
+    damage = catalogue.damage(ids, newest, expected=CATALOGUE in snapshot.meta)
     if damage:
         return damage
     about = catalogue.about

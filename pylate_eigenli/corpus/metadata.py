@@ -74,7 +74,10 @@ def read(connection: sqlite3.Connection, key: str, since: int) -> dict[str, Valu
     rows = connection.execute(
         "SELECT key, value FROM metadata WHERE id = ? AND since = ? ORDER BY key", (key, since)
     )
-    return {name: value == b"true" if isinstance(value, bytes) else value for name, value in rows}
+    values = {name: value == b"true" if isinstance(value, bytes) else value for name, value in rows}
+    if not all(isinstance(name, str) and value is not None for name, value in values.items()):
+        raise sqlite3.DataError(f"the metadata of document {key} has values of other types")
+    return values
 
 
 def matching(connection: sqlite3.Connection, where: Where, generation: int) -> set[str]:

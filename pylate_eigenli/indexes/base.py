@@ -267,13 +267,14 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
     ) -> Queries:
         """Return queries as they meet the documents of a state."""
         settings, dim = self._collection.settings(state), self._collection.dim(state)
+        codec = self._collection.codec(state)  # refuses an index of other dimensions than it says
         tokens = _collect_queries(queries_embeddings, dim)
         idf = settings.idf if idf is None else idf
         share = settings.background if background is None else background
         check_query_options(idf, share)
         if dim is None:
             return Queries(tokens, tokens)
-        comparable = self._collection.codec(state).subspaces.transforms.queries(tokens)
+        comparable = codec.subspaces.transforms.queries(tokens)
         if not idf and not share:
             return Queries(tokens, comparable)
         return self._query_filter(state, idf, share)(tokens, comparable)
@@ -410,7 +411,7 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         self, wanted: Literal["tokens", "bases"], ids: list[DocumentId]
     ) -> list[NDArray[np.float32]]:
         state = self._snapshot
-        self._collection.settings(state).check_kept(wanted)
+        self._collection.codec(state).settings.check_kept(wanted)
         return self._documents.kept(state, ids)
 
 

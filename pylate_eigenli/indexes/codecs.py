@@ -132,7 +132,8 @@ class SubspaceCodec(Codec):
         return packed_dim(self.dim(dim))
 
     def no_documents(self, dim: int) -> Batch:
-        return columns.of_subspaces([], _no_subspaces(self.dim(dim)), self.settings.dtype)
+        subspaces = self.subspaces.subspaces(_no_tokens(dim))
+        return columns.of_subspaces([], subspaces, self.settings.dtype)
 
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         codec = replace(self._learnt(tokens, in_rows=True), fitted=True)
@@ -152,9 +153,8 @@ class SubspaceCodec(Codec):
         return QueryVectors(packed, np.zeros(len(packed), np.float32))
 
 
-def _no_subspaces(dim: int) -> Subspaces:
-    none = torch.empty(0)
-    return Subspaces(torch.empty(0, dim), np.zeros(1, np.int64), none, none, none)
+def _no_tokens(dim: int) -> TokenBatch:
+    return TokenBatch(torch.empty(0, dim), np.zeros(1, np.int64))
 
 
 def _bases(rows: Rows, documents: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64]]:
@@ -184,17 +184,11 @@ class VectorCodec(Codec):
         return self.encoder.width
 
     def no_documents(self, dim: int) -> Batch:
-        d = self.dim(dim)
-        self.encoder.check(d)
-        if self.settings.keep_tokens != "none":
-            nothing = TokenBatch(torch.empty(0, dim), np.zeros(1, np.int64))
-            kept = columns.of_tokens([], nothing, self.settings.keep_tokens)
-        elif self.settings.keep_bases:
-            kept = columns.of_subspaces([], _no_subspaces(d), "float16")
-        else:
-            kept = columns.of_nothing([])
-        vectors = torch.empty(0, self.encoder.width)
-        return columns.with_labels(self.with_vectors(kept, vectors), 0)
+        self.encoder.check(self.dim(dim))
+        tokens = _no_tokens(dim)
+        subspaces = self.subspaces.subspaces(tokens) if self.settings.keep_bases else None
+        vectors = self.encoder.vectors(self.subspaces.packed(tokens, subspaces))
+        return columns.with_labels(self._columns([], tokens, subspaces, vectors), 0)
 
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         if not self.fitted and self.encoder.projection is None and not self.settings.in_database:
@@ -204,17 +198,26 @@ class VectorCodec(Codec):
         packed = codec.subspaces.packed(tokens, subspaces)
         if not self.fitted:
             codec = replace(codec, encoder=codec.encoder.centred_on(packed, tokens), fitted=True)
+        vectors = codec.encoder.vectors(packed)
+        documents = codec._columns(ids, tokens, subspaces, vectors)
+        if not self.fitted and columns.has_codes(documents) and len(ids) >= FEWEST_DOCUMENTS:
+            codec = codec._measured(tokens, vectors, documents)
+        return codec, documents
+
+    def _columns(
+        self,
+        ids: Sequence[DocumentId],
+        tokens: TokenBatch,
+        subspaces: Subspaces | None,
+        vectors: Tensor,
+    ) -> Batch:
         if self.settings.keep_tokens != "none":
             kept = columns.of_tokens(ids, tokens, self.settings.keep_tokens)
         elif subspaces is not None:
             kept = columns.of_subspaces(ids, subspaces, "float16")
         else:
             kept = columns.of_nothing(ids)
-        vectors = codec.encoder.vectors(packed)
-        documents = codec.with_vectors(kept, vectors)
-        if not self.fitted and columns.has_codes(documents) and len(ids) >= FEWEST_DOCUMENTS:
-            codec = codec._measured(tokens, vectors, documents)
-        return codec, documents
+        return self.with_vectors(kept, vectors)
 
     def _check_width(self, dim: int) -> None:
         width = packed_dim(self.dim(dim))

@@ -26,6 +26,7 @@ CodecT = TypeVar("CodecT", bound=Codec)
 _CALIBRATION = "calibration"
 _NUMBERS = ("dim", "next_label", "covered", "catalogue")
 _LARGEST, _WIDEST = 2**53, 1 << 16
+_LARGEST_VALUE = 1e90  # more than the squares of float32 can add up to
 _TOTAL, _DOCUMENTS = "background.total", "background.documents"  # arrays of the collection
 
 
@@ -89,6 +90,8 @@ class Collection(Generic[SettingsT, CodecT]):
 
     def _parsed(self, snapshot: Snapshot) -> tuple[SettingsT, int | None]:
         meta = snapshot.manifest.meta
+        if not meta and snapshot.segments:
+            raise IndexFormatError(f"{self.path} has documents, but no settings")
         if not meta:
             return self._settings_type(**of_new_index(self._wanted)), None
         if meta.get("kind") != self.kind:
@@ -170,8 +173,8 @@ def _check_arrays(state: Snapshot, expected: Batch, dim: int) -> None:
     ``dim`` is the dimension of transformed tokens.
     """
     for name, array in state.collection.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ValueError(f"array {name!r} has values that are not numbers")
+        if array.dtype.kind == "f" and not float(np.abs(array).max(initial=0)) < _LARGEST_VALUE:
+            raise ValueError(f"array {name!r} has values that are not numbers, or are too large")
     for segment in state.segments:
         check_same_schema(segment.schema, expected.schema)
     background = stored_background(state)

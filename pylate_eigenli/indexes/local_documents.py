@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import UnknownDocumentError
+from ..errors import IndexFormatError, UnknownDocumentError
 from ..spectral.background import Background
 from ..storage import DocumentId, Segment, Snapshot, Transaction
 from ..storage.batch import Batch
@@ -134,14 +134,14 @@ class LocalDocuments:
                 background = background.minus(*self._matrices_of(base, codec, ids))
             self._before_commit(transaction, background, companion)
 
-    @staticmethod
     def _before_commit(
+        self,
         transaction: Transaction,
         background: Background | None,
         companion: Companion | None,
     ) -> None:
         if background is not None:
-            store_background(transaction, background)
+            store_background(transaction, self._checked(background))
         if companion is not None:
             companion(transaction)
 
@@ -167,7 +167,13 @@ class LocalDocuments:
         first, *others = [self._counted[segment.record] for segment in state.segments]
         for other in others:
             first = first.plus(other.total, other.documents)
-        return first
+        return self._checked(first)
+
+    def _checked(self, background: Background) -> Background:
+        if not np.isfinite(background.total).all():
+            path = self._collection.path
+            raise IndexFormatError(f"documents of {path} have values that are not numbers")
+        return background
 
     def _maintained(self, base: Snapshot, codec: Codec) -> Background | None:
         """Return the background of a state if changes have to keep it up to date.

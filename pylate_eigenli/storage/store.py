@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from ..errors import IndexFormatError
+from .batch import check_same_schema
 from .columns import ColumnFile
 from .disk import keep_reserve
 from .lock import writer_lock
@@ -163,6 +164,7 @@ class Store:
                 return previous
             try:
                 segments = [Segment.open(self.path, record, known) for record in manifest.segments]
+                _check_same_columns(segments)
                 if previous is not None and manifest.collection == previous.manifest.collection:
                     return Snapshot(manifest, segments, previous.collection)
                 return Snapshot(manifest, segments, read_collection(self.path, manifest.collection))
@@ -184,6 +186,16 @@ class Store:
         except IndexFormatError:
             manifest = Manifest.successor_of_unreadable(self.path)
         return Snapshot(manifest, [], {})
+
+
+def _check_same_columns(segments: Sequence[Segment]) -> None:
+    for segment in segments[1:]:
+        try:
+            check_same_schema(segment.schema, segments[0].schema)
+        except ValueError as error:
+            raise IndexFormatError(
+                f"{segment.file.path} does not fit the others: {error}"
+            ) from error
 
 
 def _bytes_to_remove(state: Snapshot) -> int:

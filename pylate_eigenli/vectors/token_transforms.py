@@ -97,4 +97,8 @@ class TokenTransforms:
 
     def dim(self, given: int) -> int:
         """Return the dimension of transformed tokens, for tokens of a given dimension."""
-        return self.documents(TokenBatch(torch.zeros(1, given), np.array([0, 1]))).dim
+        token = TokenBatch(torch.zeros(1, given), np.array([0, 1]))
+        centre = None if self.standardise is None else self.standardise.centre
+        if centre is not None and len(centre) != self._projected(token).dim:
+            raise ValueError(f"the centre of tokens has {len(centre)} dimensions, not {given}")
+        return self.documents(token).dim

@@ -123,7 +123,7 @@ class Accelerator:
 
 def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
     blob = snapshot.collection.get(_ANN)
-    if blob is None:
+    if blob is None or settings.backend == "exact":
         return None
     try:
         return backends.load(settings.backend, blob, settings.backend_options)
