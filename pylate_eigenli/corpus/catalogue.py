@@ -383,6 +383,11 @@ class Catalogue:
             )
 
 
+def holding(about: Mapping[str, str]) -> str:
+    """Return "texts" or "pages", from the facts in a catalogue."""
+    return "pages" if "folder" in about else "texts"
+
+
 def _has_tables(connection: sqlite3.Connection) -> bool:
     # A process that is killed while it makes the tables leaves a file without any.
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
