@@ -154,7 +154,7 @@ def add(
 def _is_empty(index: Path, trust: bool) -> bool:
     """Return whether there is no index yet, so that any model can be chosen."""
     from ..corpus.page_index import open_corpus
-    from ..indexes.open_index import holds_index
+    from ..storage.manifest import holds_index
 
     if not holds_index(index):
         return True

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -24,10 +26,12 @@ def info(
 ) -> None:
     """Show what an index holds and how it was made."""
     with one_line_errors(debug):
-        from ..corpus.page_index import open_corpus
+        about = _facts(existing(index))
+        if about is None:
+            from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index), trust_index=trust) as corpus:
-            about = corpus.about()
+            with open_corpus(index, trust_index=trust) as corpus:
+                about = corpus.about()
         if as_json:
             typer.echo(json.dumps(about))
             return
@@ -40,6 +44,31 @@ def info(
             shown = f"{value:,}" if isinstance(value, int) else str(value)
             table.add_row(text(name.replace("_", " "), "bold"), text(shown))
         Console(highlight=False).print(table)
+
+
+def _facts(path: Path) -> dict[str, Any] | None:
+    """Return what the files of an index say; None if it has to be opened to know.
+
+    Opening an index imports torch, which takes seconds.
+    """
+    from ..corpus.catalogue import Catalogue, holding
+    from ..indexes.facts import are_complete, facts
+    from ..storage import Store
+
+    catalogue = Catalogue(path)
+    with closing(Store(path)) as store:
+        state = store.snapshot
+        if catalogue.is_set_aside or not are_complete(state):
+            return None
+        about = catalogue.about
+        pages = {"folder": about["folder"]} if "folder" in about else {}
+        return {
+            "path": str(path),
+            "holds": holding(about),
+            **facts(state, len(state), state.nbytes),
+            "model": about.get("model"),
+            **pages,
+        }
 
 
 def remove(

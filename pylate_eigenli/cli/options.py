@@ -47,7 +47,7 @@ def counted(n: int) -> str:
 
 def existing(path: Path) -> Path:
     """Return the path of an index; raise an error if there is none."""
-    from ..indexes.open_index import holds_index
+    from ..storage.manifest import holds_index
 
     if not holds_index(path):
         raise FileNotFoundError(f"there is no index in {path}; `eigenli index` makes one")

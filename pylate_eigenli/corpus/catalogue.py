@@ -391,6 +391,11 @@ class Catalogue:
             raise IndexFormatError(f"{self.path} has other tables than this library makes")
 
 
+def holding(about: Mapping[str, str]) -> str:
+    """Return "texts" or "pages", from the facts in a catalogue."""
+    return "pages" if "folder" in about else "texts"
+
+
 def _has_tables(connection: sqlite3.Connection) -> bool:
     # A process that is killed while it makes the tables leaves a file without any.
     return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])

@@ -18,19 +18,20 @@ from typing_extensions import Self
 from ..errors import UnknownDocumentError
 from ..indexes import databases
 from ..indexes.documents import after_commit
+from ..indexes.facts import facts
 from ..indexes.inputs import several
-from ..indexes.open_index import holds_index, open_index
-from ..indexes.single_vector import EigenLISVIndex
+from ..indexes.open_index import open_index
 from ..models.encoder import Advance, Encoder, ignore, is_gone
 from ..scores.explanation import explain_found
 from ..storage import DocumentId, Store
 from ..storage.ids import checked_ids
+from ..storage.manifest import holds_index
 from ..storage.trust import sign, untrusted
-from .catalogue import ALWAYS, Catalogue, Document
+from .catalogue import ALWAYS, Catalogue, Document, holding
 from .committing import CATALOGUE, changing, compact, mark, recover
 from .hits import Answer, Hit, hit_of
 from .metadata import Where
-from .origin import check_same_model, holding, is_trusted, origin_of
+from .origin import check_same_model, is_trusted, origin_of
 
 _COPIED_AT_ONCE = 1000
 
@@ -187,24 +188,16 @@ class CorpusIndex(ABC):
     def about(self) -> dict[str, Any]:
         """Return what the index holds and how it was made, as JSON values."""
         index = self.index
-        documents, nbytes = len(self), None
+        nbytes = None
         with suppress(ValueError):  # a remote database does not report its size
             nbytes = index.nbytes
-        codes = {"agreement": index.agreement} if isinstance(index, EigenLISVIndex) else {}
-        chosen = index.calibration
         return {
             "path": str(self.path),
-            "kind": index.kind,
             "holds": self.holds,
-            "documents": documents,
-            "dim": index.dim,
-            "bytes": nbytes,
-            "bytes_per_document": None if nbytes is None else round(nbytes / max(documents, 1)),
-            **codes,
+            **facts(index._snapshot, len(self), nbytes),
+            "kind": index.kind,
             "settings": asdict(index.settings),
-            "calibration": None if chosen is None else asdict(chosen),
             "model": self.model,
-            "generation": index.generation,
         }
 
     def warm_up(self) -> None:

@@ -11,11 +11,6 @@ from ..models.encoder import Encoder, is_gone
 from ..storage.trust import is_signed, sign
 
 
-def holding(about: Mapping[str, str]) -> str:
-    """Return "texts" or "pages", from the facts in a catalogue."""
-    return "pages" if "folder" in about else "texts"
-
-
 def origin_of(path: Path, encoder: Encoder) -> dict[str, str]:
     """Return the facts that a catalogue keeps about the model of its documents."""
     return {

@@ -13,9 +13,8 @@ from tqdm.auto import tqdm
 
 from ..models.encoder import Encoder
 from ..models.vision_encoder import VisionEncoder
-from .catalogue import Catalogue, Document
+from .catalogue import Catalogue, Document, holding
 from .corpus_index import CorpusIndex
-from .origin import holding
 from .page_files import MAX_PIXELS
 from .pages import PageReader
 from .sandbox import PageFile

@@ -26,9 +26,9 @@ from . import columns
 from .agreement import DOCUMENTS, ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, spread
 from .calibration import Calibration, calibrate
 from .columns import Rows
+from .facts import AGREEMENT
 from .settings import Settings, SVSettings
 
-_AGREEMENT = "codes.agreement"
 _WIDEST = 1 << 16  # dimensions of a vector; tokens of 361 have that many
 
 
@@ -173,11 +173,11 @@ class VectorCodec(Codec):
 
     @classmethod
     def load(cls, settings: SVSettings, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        agreed = float(arrays[_AGREEMENT][0]) if _AGREEMENT in arrays else None
+        agreed = float(arrays[AGREEMENT][0]) if AGREEMENT in arrays else None
         return replace(super().load(settings, arrays), agreement=agreed)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        agreed = {} if self.agreement is None else {_AGREEMENT: np.array([self.agreement])}
+        agreed = {} if self.agreement is None else {AGREEMENT: np.array([self.agreement])}
         return super().to_arrays() | agreed
 
     def width(self, dim: int) -> int:

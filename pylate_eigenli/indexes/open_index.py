@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import IndexFormatError
 from ..storage.manifest import Manifest
 from . import databases
 from .eigenli import EigenLIIndex
@@ -15,16 +14,6 @@ from .single_vector import EigenLISVIndex
 _KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
     index.kind: index for index in (EigenLIIndex, EigenLISVIndex)
 }
-
-
-def holds_index(path: str | Path) -> bool:
-    """Return whether there is an index in a folder, be it damaged."""
-    try:
-        return Manifest.read(Path(path)).generation > 0
-    except IndexFormatError:
-        return True
-    except NotADirectoryError:
-        return False
 
 
 def open_index(

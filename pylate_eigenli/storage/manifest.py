@@ -213,6 +213,16 @@ class Manifest:
             yield self.collection
 
 
+def holds_index(path: str | Path) -> bool:
+    """Return whether there is an index in a folder, be it damaged."""
+    try:
+        return Manifest.read(Path(path)).generation > 0
+    except IndexFormatError:
+        return True
+    except NotADirectoryError:
+        return False
+
+
 def collect_garbage(folder: Path, needed: Iterable[str] = ()) -> None:
     """Delete all files that neither the committed manifest names nor the caller, who has the lock.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from pylate_eigenli import __version__
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TextIndex, __version__
 from pylate_eigenli.cli import app
 from pylate_eigenli.cli.errors import one_line_errors
 
@@ -41,6 +44,26 @@ def test_nothing_heavy_is_imported_before_it_is_needed() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.stdout.strip() == "[]", result.stderr
+
+
+@pytest.mark.parametrize("kind", [EigenLIIndex, EigenLISVIndex])
+def test_info_reads_files_and_does_not_wait_for_torch(
+    kind: type[EigenLIIndex] | type[EigenLISVIndex], tmp_path: Path
+) -> None:
+    with kind(str(tmp_path), "index", k=4, show_progress=False) as index:
+        index.add_documents(["a", "b"], [np.eye(8, dtype=np.float32)] * 2)
+        index.remove_documents(["b"])
+    program = (
+        "import sys; from pylate_eigenli.cli import app\n"
+        f"app(['info', {str(tmp_path / 'index')!r}, '--json'], standalone_mode=False)\n"
+        "print('torch' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    about, heavy = result.stdout.splitlines()
+    assert heavy == "False"
+    with TextIndex(tmp_path / "index") as opened:
+        assert json.loads(about) == json.loads(json.dumps(opened.about()))
+    assert json.loads(about)["documents"] == 1
 
 
 class TestOneLineErrors:
