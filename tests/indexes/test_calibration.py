@@ -37,10 +37,11 @@ class TestIndex:
         assert opened.calibration == index_type(str(tmp_path), preset="auto").calibration
         assert opened.settings.auto
 
-    def test_few_documents_get_the_papers_score(self, index_type, tmp_path):
-        index = indexed(index_type, tmp_path, FEWEST_DOCUMENTS - 1)
-        assert index.calibration == Calibration("paper", {})
-        assert not index.settings.standardise
+    @pytest.mark.parametrize("n", [1, FEWEST_DOCUMENTS - 1])
+    def test_few_documents_are_standardised_without_a_choice(self, index_type, tmp_path, n):
+        index = indexed(index_type, tmp_path, n)
+        assert index.calibration == Calibration("plus", {})
+        assert index.settings.standardise
 
     @pytest.mark.parametrize("options", [{"preset": "plus"}, {"filter": "soft"}, {"idf": 0.1}])
     def test_settings_that_are_given_are_not_chosen(self, index_type, tmp_path, options):
