@@ -80,7 +80,8 @@ class TestSearch:
         index = make(tmp_path, idf=0.4, background=0.25).add_documents(range(N), documents)
         assert index(queries) == index(queries, idf=0.4, background=0.25)
         assert index(queries) != index(queries, idf=0)
-        assert make(tmp_path).settings.idf == 0.4
+        index.close()
+        assert type(index)(str(tmp_path)).settings.idf == 0.4
 
     def test_of_one_query_equals_a_batch(self, tmp_path, documents, queries, make):
         index = make(tmp_path, idf=0.4, background=0.75).add_documents(range(N), documents)
