@@ -161,13 +161,26 @@ class TestErrors:
         documents = synthetic.documents(50, tokens=12, d=16)
         queries = synthetic.queries(3, tokens=5, d=16)
         for index_type in (EigenLIIndex, EigenLISVIndex):
-            index = index_type(str(tmp_path), index_type.kind, k=4, show_progress=False)
+            index = index_type(
+                str(tmp_path), index_type.kind, k=4, preset="paper", show_progress=False
+            )
             index.add_documents(range(50), documents)
             with pytest.raises(ValueError, match=r"query 0: token 0 has the length 1e\+17"):
                 index(queries * 1e17)
             for length in (1e-6, 0.99 * LONGEST_QUERY_TOKEN):
                 for hits, expected in zip(index(queries * length), index(queries), strict=True):
                     assert [hit["id"] for hit in hits] == [hit["id"] for hit in expected]
+
+    def test_the_longest_tokens_have_finite_scores_where_tokens_are_standardised(self, tmp_path):
+        for index_type in (EigenLIIndex, EigenLISVIndex):
+            index = index_type(
+                str(tmp_path), index_type.kind, k=4, preset="plus", show_progress=False
+            )
+            index.add_documents(range(50), synthetic.documents(50, tokens=12, d=16))
+            queries = 0.99 * LONGEST_QUERY_TOKEN * synthetic.queries(3, tokens=5, d=16)
+            scores = np.array([[hit["score"] for hit in hits] for hits in index(queries, k=50)])
+            assert scores.shape == (3, 50)
+            assert np.isfinite(scores).all()
 
     def test_the_position_of_a_bad_token_includes_padding(self, items):
         items[2][0] = 0

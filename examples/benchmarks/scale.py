@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.memory import peak_megabytes
+from pylate_eigenli.storage.disk import RESERVE_NAME
 
 _BLOCK = 1024
 _MEASURES = ("build_seconds", "bytes", "build_megabytes", "search_megabytes", "ms_per_query")
@@ -54,7 +55,7 @@ class Row:
     build_seconds
         Time to compress and store all documents, without the time to generate them.
     bytes
-        Size of the index on disk.
+        Size of the index on disk, without the reserve that removing documents needs on a full disk.
     build_megabytes, search_megabytes
         Peak memory after building and after searching; the latter includes mapped files of the
         index, which the system can release at any time.
@@ -108,7 +109,8 @@ def measure(task: Task) -> Row:
         index.add_documents(range(task.documents), stream)
         build_seconds = time.perf_counter() - started - stream.seconds
         build_megabytes = peak_megabytes()
-        size = sum(file.stat().st_size for file in Path(folder, index.index_name).iterdir())
+        files = Path(folder, index.index_name).iterdir()
+        size = sum(file.stat().st_size for file in files if file.name != RESERVE_NAME)
         index(asked[:1])
         times = []
         for query in asked:

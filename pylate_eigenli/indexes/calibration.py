@@ -27,6 +27,8 @@ from .agreement import pseudo_queries, spread
 
 FEWEST_DOCUMENTS = 100
 """The ten best of fewer documents say little."""
+FEWEST_STANDARDISED = 40
+"""The mean token of fewer documents is not that of the collection they grow into."""
 _CANDIDATES: Mapping[str, Mapping[str, Any]] = {
     "plus": PRESETS["plus"],
     "plus, filter=hard": {**PRESETS["plus"], "filter": "hard"},
@@ -48,7 +50,7 @@ class Calibration:
         The name of the chosen settings.
     agreements
         The share of MaxSim's ten best documents that each candidate finds, by name. Empty if there
-        were too few documents to tell; the preset ``"plus"`` is chosen then.
+        were too few documents to tell: fewer than 40 get the preset ``"paper"``, others ``"plus"``.
     """
 
     chosen: str
@@ -80,10 +82,10 @@ def calibrate(encoder: SubspaceEncoder, documents: TokenBatch, in_rows: bool = T
     >>> from pylate_eigenli.tokens import collect
     >>> few = collect([[[1.0, 0.0]], [[0.0, 1.0]]])
     >>> calibrate(SubspaceEncoder.of(SpectralSettings()), few)
-    Calibration(chosen='plus', agreements={})
+    Calibration(chosen='paper', agreements={})
     """
     if len(documents) < FEWEST_DOCUMENTS:
-        return Calibration(next(iter(_CANDIDATES)), {})
+        return Calibration("paper" if len(documents) < FEWEST_STANDARDISED else "plus", {})
     sample = documents.chosen(spread(len(documents), _DOCUMENTS).tolist())
     runs, owners = pseudo_queries(sample, _QUERIES, _LENGTHS)
     wanted = _best(maxsim_scores(runs, sample), owners)

@@ -83,7 +83,7 @@ def export(
     >>> import torch
     >>> from pylate_eigenli import EigenLIIndex
     >>> folder = tempfile.mkdtemp()
-    >>> index = EigenLIIndex(folder, k=2, show_progress=False)
+    >>> index = EigenLIIndex(folder, k=2, preset="paper", show_progress=False)
     >>> index = index.add_documents(["first", "second"], torch.eye(8).reshape(2, 4, 8))
     >>> export(index, f"{folder}/vectors.npy", show_progress=False)
     >>> np.load(f"{folder}/vectors.npy", mmap_mode="r").shape

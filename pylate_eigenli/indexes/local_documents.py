@@ -89,7 +89,7 @@ class LocalDocuments:
     ) -> None:
         with self._collection.store.transaction() as transaction:
             base = transaction.base
-            codec = self._collection.codec(base)
+            codec = known = self._collection.codec(base)
             background = self._maintained(base, codec)
             for ids, tokens in batches(self._collection.dim(base)):
                 if not transaction.meta:
@@ -114,7 +114,7 @@ class LocalDocuments:
                     replaced = self._matrices_of(base, codec, ids)
                     background = background.minus(*replaced).plus(added, len(ids))
                 progress.update(len(ids))
-            if codec.settings.standardise:
+            if codec.settings.standardise and codec is not known:
                 self._collection.keep(transaction, codec)  # it has learnt from all of them
             self._before_commit(transaction, background, companion)
         state = self._collection.snapshot

@@ -77,7 +77,9 @@ def explain(
 
     >>> import tempfile
     >>> from pylate_eigenli import EigenLIIndex
-    >>> index = EigenLIIndex(tempfile.mkdtemp(), k=2, show_progress=False)
+    >>> index = EigenLIIndex(
+    ...     tempfile.mkdtemp(), k=2, preset="paper", show_progress=False
+    ... )
     >>> index = index.add_documents(["a"], [document])
     >>> explain(query, "a", index=index).contributions.round(2)
     array([1.  , 0.36, 0.  ], dtype=float32)

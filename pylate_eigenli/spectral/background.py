@@ -216,13 +216,11 @@ def shares_by_evidence(moments: Tensor, share: float) -> Tensor:
     >>> shares_by_evidence(torch.stack([torch.eye(9), 5 * torch.ones(9, 9)]), 0.75)
     tensor([0.7500, 0.2500])
     """
-    squares = moments.square().sum((-1, -2))
-    traces = moments.diagonal(dim1=-2, dim2=-1).sum(-1)
-    evidence = traces.square() / squares.clamp_min(torch.finfo(squares.dtype).tiny)
-    weighed = share * evidence
-    return weighed / (weighed + (1 - share) * _USUAL_EVIDENCE).clamp_min(
-        torch.finfo(squares.dtype).tiny
-    )
+    tiny = torch.finfo(moments.dtype).tiny
+    traces = moments.diagonal(dim1=-2, dim2=-1).sum(-1).clamp_min(tiny)
+    # Of trace 1 first: the squares of the moments of long tokens would overflow.
+    squares = (moments / traces[..., None, None]).square().sum((-1, -2)).clamp_min(tiny)
+    return share / (share + (1 - share) * _USUAL_EVIDENCE * squares)
 
 
 def matrix_sum(

@@ -56,7 +56,7 @@ def target(tmp_path: Path) -> Path:
 def test_a_page_is_scored_as_the_model_and_the_subspace_say(
     folder: Path, target: Path, colqwen3: VisionColBERT, checkpoints: Path
 ) -> None:
-    index = PageIndex(target, model=str(checkpoints / "colqwen3"), k=16)
+    index = PageIndex(target, model=str(checkpoints / "colqwen3"), k=16, preset="paper")
     assert update(index, folder) == Update(added=6)
     question = "how did revenue develop?"
     pages = list(PageReader(folder).read())
@@ -217,7 +217,12 @@ def test_single_vectors_of_320_dimensions_go_through_128(
     embeddings = colqwen3.encode([page.image for page in pages], is_query=False)
     projection = TokenProjection.fit(embeddings, dim=128)
     index = EigenLISVIndex(
-        str(tmp_path), k=16, dtype="float32", token_projection=projection, show_progress=False
+        str(tmp_path),
+        k=16,
+        preset="paper",
+        dtype="float32",
+        token_projection=projection,
+        show_progress=False,
     )
     index.add_documents([page.id for page in pages], embeddings)
     queries = colqwen3.encode(["staff by country", "who wrote the letter?"])

@@ -107,7 +107,7 @@ class TestResults:
     def test_are_those_of_the_definition(self, model, collection, tmp_path):
         data = beir.load(collection)
         (result,) = run.evaluate(*model, [data], ["eigenli-2"], tmp_path, show_progress=False)
-        index = EigenLIIndex(str(tmp_path / "index"), k=2, show_progress=False)
+        index = EigenLIIndex(str(tmp_path / "index"), k=2, preset="paper", show_progress=False)
         documents = [np.float16(x) for x in model[0].encode(TEXTS, is_query=False)]
         index.add_documents([str(i) for i in range(len(TEXTS))], documents)
         queries = [np.float16(x) for x in model[0].encode(TEXTS[:5], is_query=True)]

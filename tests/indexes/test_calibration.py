@@ -10,7 +10,12 @@ from helpers.anisotropic import anisotropic
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TokenProjection
 from pylate_eigenli.indexes import calibration as module
 from pylate_eigenli.indexes.agreement import pseudo_queries
-from pylate_eigenli.indexes.calibration import FEWEST_DOCUMENTS, Calibration, calibrate
+from pylate_eigenli.indexes.calibration import (
+    FEWEST_DOCUMENTS,
+    FEWEST_STANDARDISED,
+    Calibration,
+    calibrate,
+)
 from pylate_eigenli.spectral.settings import PRESETS, SpectralSettings
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.encoder import SubspaceEncoder
@@ -37,10 +42,17 @@ class TestIndex:
         assert opened.calibration == index_type(str(tmp_path), preset="auto").calibration
         assert opened.settings.auto
 
-    def test_few_documents_get_the_papers_score(self, index_type, tmp_path):
-        index = indexed(index_type, tmp_path, FEWEST_DOCUMENTS - 1)
+    @pytest.mark.parametrize("n", [1, FEWEST_STANDARDISED - 1])
+    def test_too_few_documents_to_standardise_get_the_papers_score(self, index_type, tmp_path, n):
+        index = indexed(index_type, tmp_path, n)
         assert index.calibration == Calibration("paper", {})
         assert not index.settings.standardise
+
+    @pytest.mark.parametrize("n", [FEWEST_STANDARDISED, FEWEST_DOCUMENTS - 1])
+    def test_few_documents_are_standardised_without_a_choice(self, index_type, tmp_path, n):
+        index = indexed(index_type, tmp_path, n)
+        assert index.calibration == Calibration("plus", {})
+        assert index.settings.standardise
 
     @pytest.mark.parametrize("options", [{"preset": "plus"}, {"filter": "soft"}, {"idf": 0.1}])
     def test_settings_that_are_given_are_not_chosen(self, index_type, tmp_path, options):

@@ -45,7 +45,7 @@ class TestIndex:
     @pytest.mark.parametrize("dtype", VECTOR_DTYPES)
     def test_scores_what_it_reads_back(self, tmp_path, dtype):
         documents = synthetic.documents(30, 20, 16)
-        index = EigenLISVIndex(str(tmp_path), k=4, dtype=dtype, show_progress=False)
+        index = EigenLISVIndex(str(tmp_path), k=4, dtype=dtype, preset="paper", show_progress=False)
         index.add_documents(range(30), documents)
         snapshot = index._snapshot
         (segment,) = snapshot.segments

@@ -27,7 +27,7 @@ def texts(n, seed=0, d=D):
 
 
 def make_index(folder, ids, documents, **options):
-    index = EigenLIIndex(str(folder), show_progress=False, **{"k": K, **options})
+    index = EigenLIIndex(str(folder), show_progress=False, **{"k": K, "preset": "paper", **options})
     return index.add_documents(ids, documents, batch_size=7)
 
 

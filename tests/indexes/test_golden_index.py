@@ -33,15 +33,16 @@ PROJECTIONS = {
     "token_projection": TokenProjection(torch.eye(8)[:6], 0.75),
     "projection": SVProjection(torch.arange(21) / 42, torch.eye(21)[3:15], 0.5),
 }
+PAPER = {"preset": "paper"}
 RIDGE = {"filter": "ridge", "idf": 0.4, "background": 0.75}
 RECIPES: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {
-    "golden_v1": (EigenLIIndex, {"float16": {}, "int8": {}}),
+    "golden_v1": (EigenLIIndex, {"float16": PAPER, "int8": PAPER}),
     "golden_sv_v1": (
         EigenLISVIndex,
         {
-            "int8": {"keep_tokens": "int8"},
+            "int8": {**PAPER, "keep_tokens": "int8"},
             "binary": {**RIDGE, "keep_bases": True},
-            "int4": {"keep_tokens": "float16", **PROJECTIONS},
+            "int4": {**PAPER, "keep_tokens": "float16", **PROJECTIONS},
         },
     ),
     "golden_v1_1": (EigenLIIndex, {"float16": RIDGE}),
@@ -49,9 +50,9 @@ RECIPES: dict[str, tuple[Any, dict[str, dict[str, Any]]]] = {
     "golden_sv_v1_2": (
         EigenLISVIndex,
         {
-            "int8": {"keep_tokens": "int8"},
+            "int8": {**PAPER, "keep_tokens": "int8"},
             "int4": {**RIDGE, "keep_tokens": "int8"},
-            "int2": {"keep_bases": True},
+            "int2": {**PAPER, "keep_bases": True},
             "binary": {**RIDGE, "keep_bases": True},
         },
     ),
@@ -149,9 +150,17 @@ class TestGoldenIndex:
     def test_says_what_it_said_when_it_was_written(self, copy, open_copy, expected):
         with open_copy() as index:
             got = answers(index)
+            by_rounded_tokens = (
+                index.settings.filter == "ridge"
+                and getattr(index.settings, "keep_tokens", "none") == "int8"
+            )
         assert got.keys() == expected.keys()
         for name, value in expected.items():
-            assert_close(got[name], value, tolerance=1e-6)
+            # The ridge was relative to the mean energy of a document's tokens. It is 1 for unit
+            # vectors, but no longer quite once they are rounded to bytes; nothing that is stored
+            # says with which of the two an index was written.
+            changed = by_rounded_tokens and name == "reranked"
+            assert_close(got[name], value, tolerance=5e-3 if changed else 5e-6)
         assert Store(copy).verify() == []
 
     def test_is_not_changed_by_reading(self, copy, open_copy, kind, dtype):

@@ -9,7 +9,8 @@ from helpers.definition import unit_rows
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, analyze, compress
 from pylate_eigenli.indexes.collection import stored_background
-from pylate_eigenli.spectral.background import Background
+from pylate_eigenli.scores.training import _against
+from pylate_eigenli.spectral.background import Background, shares_by_evidence
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.packing import pack_subspaces, unpack
 
@@ -52,10 +53,12 @@ def scores(index, query, **options):
 
 
 def make_eigenli(folder, **options):
+    options = {"preset": "paper", **options}
     return EigenLIIndex(str(folder), k=K, dtype="float32", show_progress=False, **options)
 
 
 def make_sv(folder, **options):
+    options = {"preset": "paper", **options}
     return EigenLISVIndex(str(folder), k=K, dtype="float32", show_progress=False, **options)
 
 
@@ -77,7 +80,8 @@ class TestSearch:
         index = make(tmp_path, idf=0.4, background=0.25).add_documents(range(N), documents)
         assert index(queries) == index(queries, idf=0.4, background=0.25)
         assert index(queries) != index(queries, idf=0)
-        assert make(tmp_path).settings.idf == 0.4
+        index.close()
+        assert type(index)(str(tmp_path)).settings.idf == 0.4
 
     def test_of_one_query_equals_a_batch(self, tmp_path, documents, queries, make):
         index = make(tmp_path, idf=0.4, background=0.75).add_documents(range(N), documents)
@@ -177,12 +181,58 @@ class TestBackground:
         np.testing.assert_allclose(np.diag(mean), [0.75, 0.25, 0, 0], atol=1e-3)
 
 
+class TestEvidence:
+    """A query loses more of the background, the more independent tokens it has."""
+
+    @pytest.mark.parametrize("share", [0.1, 0.5, 0.75])
+    def test_nine_independent_tokens_lose_the_share_and_more_lose_more(self, share):
+        moments = torch.stack([torch.diag((torch.arange(40) < n).float()) for n in range(1, 41)])
+        shares = shares_by_evidence(moments, share)
+        assert shares[8] == pytest.approx(share)
+        assert (shares.diff() > 0).all()
+        assert ((shares > 0) & (shares < 1)).all()
+
+    def test_of_three_quarters_is_r_of_r_and_three(self):
+        tokens = torch.randn(5, 12, 8, generator=torch.Generator().manual_seed(0))
+        moments = tokens.mT @ tokens
+        eigenvalues = torch.linalg.eigvalsh(moments)
+        r = eigenvalues.sum(1) ** 2 / eigenvalues.square().sum(1)
+        torch.testing.assert_close(shares_by_evidence(moments, 0.75), r / (r + 3))
+
+    @pytest.mark.parametrize("scale", [1e-16, 3.0, 1e16])
+    def test_is_not_changed_by_longer_or_repeated_tokens(self, scale):
+        query = torch.from_numpy(unit_rows(np.random.default_rng(0), 7, D))
+        (plain,) = shares_by_evidence((query.mT @ query)[None], 0.75)
+        changed = scale * query.repeat(4, 1)
+        (other,) = shares_by_evidence((changed.mT @ changed)[None], 0.75)
+        torch.testing.assert_close(plain, other)
+
+    @pytest.mark.parametrize("share", [0.0, 1.0])
+    def test_nothing_and_all_are_the_same_for_every_query(self, share):
+        moments = torch.stack([torch.eye(4), torch.ones(4, 4), torch.zeros(4, 4)])
+        assert shares_by_evidence(moments, share).tolist() == [share] * 3
+
+    def test_is_counted_where_tokens_are_standardised(self, tmp_path, documents, queries):
+        plus = make_eigenli(tmp_path / "plus", preset="plus").add_documents(range(N), documents)
+        known = plus._queries(plus._snapshot, queries, None, None)
+        moments = torch.stack([tokens.mT @ tokens for tokens in known.tokens])
+        torch.testing.assert_close(known.shares, shares_by_evidence(moments, 0.75))
+        paper = make_eigenli(tmp_path / "paper").add_documents(range(N), documents)
+        known = paper._queries(paper._snapshot, queries, None, 0.75)
+        assert known.shares.tolist() == [0.75] * 3
+
+    def test_is_the_same_in_training(self):
+        tokens = torch.randn(4, 9, 6, generator=torch.Generator().manual_seed(1))
+        moments = tokens.mT @ tokens
+        traces = moments.diagonal(dim1=-2, dim2=-1).sum(-1)
+        left = _against(moments, 0.75).diagonal(dim1=-2, dim2=-1).sum(-1)
+        torch.testing.assert_close(1 - left / traces, shares_by_evidence(moments, 0.75))
+
+
 class TestCentering:
     def test_equals_centering_by_hand(self, tmp_path, documents, queries):
-        centred = EigenLIIndex(
-            str(tmp_path), "ours", k=K, centering="both", dtype="float32", show_progress=False
-        )
-        by_hand = EigenLIIndex(str(tmp_path), "by hand", k=K, dtype="float32", show_progress=False)
+        centred = make_eigenli(tmp_path / "ours", centering="both")
+        by_hand = make_eigenli(tmp_path / "by hand")
         some = [x for x in documents if len(x) > 1]
         centred.add_documents(range(len(some)), some)
         by_hand.add_documents(range(len(some)), [x - x.mean(0) for x in some])

@@ -106,10 +106,25 @@ class TestRidge:
         got = matrices(compress([document], D, filter=Ridge(t)))[0]
         torch.testing.assert_close(got, expected, atol=2e-5, rtol=0)
 
-    def test_does_not_depend_on_the_length_of_tokens(self):
+    def test_longer_tokens_count_as_more_of_them(self):
         document = unit_rows(np.random.default_rng(0), 20, D)
-        one, other = (matrices(compress([x], 4, filter="ridge")) for x in (document, 7 * document))
+        repeated, longer = (
+            matrices(compress([x], 4, filter="ridge"))
+            for x in (np.repeat(document, 4, axis=0), 2 * document)
+        )
+        torch.testing.assert_close(repeated, longer, atol=1e-5, rtol=0)
+
+    @pytest.mark.parametrize("scale", [1e-3, 7.0, 1e3])
+    def test_does_not_depend_on_the_unit_of_tokens_and_threshold(self, scale):
+        document = unit_rows(np.random.default_rng(0), 20, D)
+        one = matrices(compress([document], 4, filter=Ridge(2.0)))
+        other = matrices(compress([scale * document], 4, filter=Ridge(2.0 * scale**2)))
         torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
+
+    def test_is_the_same_energy_for_every_document(self):
+        rng = np.random.default_rng(0)
+        batch = collect([scale * unit_rows(rng, n, D) for n, scale in [(3, 1), (40, 0.1), (9, 5)]])
+        np.testing.assert_allclose(Ridge(2.0).thresholds(batch) * batch.energies(), 2.0)
 
     def test_gives_a_single_token_one_half(self):
         weights = compress([np.eye(D, dtype=np.float32)[:5]], 5, filter="ridge").weights

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -74,10 +76,18 @@ def test_one_document_and_equal_tokens_give_finite_tokens(tokens) -> None:
     assert torch.isfinite(fitted.with_queries(batch).queries(batch).tokens).all()
 
 
-def test_the_second_batch_changes_no_statistics() -> None:
-    first, second = anisotropic(30, seed=3), anisotropic(30, seed=4)
-    fitted = Standardise().fitted_to(first)
-    assert fitted.fitted_to(second) is fitted
+@pytest.mark.parametrize("sizes", [(30,), (1, 29), (7, 7, 16)])
+def test_documents_keep_the_first_statistics_and_queries_expect_those_of_all(sizes) -> None:
+    items = list(anisotropic(30, seed=3))
+    first = fitted = Standardise().fitted_to(collect(items[: sizes[0]]))
+    for begin, end in itertools.pairwise(np.cumsum(sizes).tolist()):
+        fitted = fitted.fitted_to(collect(items[begin:end]))
+    np.testing.assert_array_equal(fitted.centre, first.centre)
+    assert fitted.scale == first.scale
+    together = TokenStatistics.of(collect(items))
+    assert fitted.held.count == together.count
+    np.testing.assert_allclose(fitted.held.total, together.total, atol=1e-9)
+    np.testing.assert_allclose(fitted.held.moment, together.moment, atol=1e-9)
 
 
 @pytest.mark.parametrize("index_type", INDEXES)
@@ -111,6 +121,22 @@ class TestIndex:
         opened.add_documents(["new"], list(anisotropic(1, seed=7)))
         opened.remove_documents(["new"])
         assert opened(queries, k=5) == found
+
+    @pytest.mark.parametrize("batch_size", [60, 9])
+    def test_stand_in_statistics_are_those_of_all_documents(
+        self, index_type, tmp_path, batch_size
+    ) -> None:
+        items = list(anisotropic(60, seed=5))
+        index = index_type(str(tmp_path), preset="plus", k=8, show_progress=False)
+        index.add_documents(range(20), items[:20])
+        index.add_documents(range(20, 60), items[20:], batch_size=batch_size)
+        index.close()
+        opened = index_type(str(tmp_path), show_progress=False)
+        transforms = opened._collection.codec(opened._snapshot).subspaces.transforms
+        first, together = (TokenStatistics.of(collect(part)) for part in (items[:20], items))
+        assert transforms.standardise.held.count == together.count
+        np.testing.assert_allclose(transforms.standardise.held.moment, together.moment, atol=1e-9)
+        np.testing.assert_allclose(transforms.standardise.centre, first.mean * 20 / 28)
 
     def test_contributions_add_up_to_the_score(self, index_type, tmp_path) -> None:
         index = self.make(index_type, tmp_path)

@@ -91,8 +91,8 @@ def eigenvectors(diagonal: Any, off: Any, values: Any, settled: Any, z: Any) -> 
     forward, backward = np.empty((n, LANES)), np.empty((n, LANES))
     value, gamma, norm = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     zero, one = splat(0.0), splat(1.0)
-    # Replaces a zero pivot; the square of a quotient by it is still finite.
-    tiny = splat(1e-150)
+    # Replaces a zero pivot; the square of a quotient by it is still finite, of tokens of any length.
+    tiny = splat(1e-120 * max(abs(values[0]), 1e-30))
     for begin in range(0, k, LANES):
         for r in range(LANES):
             value[r] = values[min(begin + r, k - 1)]

@@ -16,25 +16,26 @@ from pylate_eigenli.scores.maxsim import maxsim_scores
 from pylate_eigenli.tokens import TokenBatch, collect
 from pylate_eigenli.vectors.ranking import top_k
 
+PAPER = {"k": 8, "preset": "paper"}
 INDEXES = {
-    "eigenli-8": (EigenLIIndex, {"k": 8}),
+    "eigenli-8": (EigenLIIndex, PAPER),
     "eigenli-8:preset=plus,fit_queries=true": (EigenLIIndex, {"k": 8, "preset": "plus"}),
     "eigenli-8:filter=soft(0.01),idf=0.25,centering=both": (
         EigenLIIndex,
         {"k": 8, "filter": "soft(0.01)", "idf": 0.25, "centering": "both"},
     ),
-    "eigenli-sv-8": (EigenLISVIndex, {"k": 8}),
+    "eigenli-sv-8": (EigenLISVIndex, PAPER),
     "eigenli-sv-8:preset=plus,dtype=binary": (
         EigenLISVIndex,
         {"k": 8, "preset": "plus", "dtype": "binary"},
     ),
     "eigenli-sv-8:dtype=binary,rerank=maxsim": (
         EigenLISVIndex,
-        {"k": 8, "dtype": "binary", "keep_tokens": "int8", "rerank": "maxsim"},
+        {**PAPER, "dtype": "binary", "keep_tokens": "int8", "rerank": "maxsim"},
     ),
     "eigenli-sv-8:dtype=int4,rerank=eigenli": (
         EigenLISVIndex,
-        {"k": 8, "dtype": "int4", "keep_bases": True, "rerank": "eigenli"},
+        {**PAPER, "dtype": "int4", "keep_bases": True, "rerank": "eigenli"},
     ),
 }
 SCANNED = ["full", "kmeans-8", "ward-8", "muvera", "muvera-centered"]

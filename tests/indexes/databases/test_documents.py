@@ -163,6 +163,7 @@ class TestKilledServer:
         index = EigenLISVIndex(
             str(tmp_path),
             k=K,
+            preset="paper",  # which does not depend on the first documents that arrived
             backend="milvus",
             uri=real_milvus.uri,
             backend_options={"collection": "killed", "workers": 1, "retries": 0, "timeout": 2.0},
@@ -186,7 +187,9 @@ class TestKilledServer:
         assert len(index) == N
         found = index(queries, k=N + 10)
         assert all(sorted(hit["id"] for hit in hits) == list(range(N)) for hits in found)
-        local = EigenLISVIndex(str(tmp_path), "local", k=K, dtype="float32", show_progress=False)
+        local = EigenLISVIndex(
+            str(tmp_path), "local", k=K, preset="paper", dtype="float32", show_progress=False
+        )
         for ours, theirs in zip(
             found, local.add_documents(range(N), documents)(queries, N), strict=True
         ):
@@ -219,6 +222,7 @@ class TestWhileOthersWrite:
         one.add_documents(range(60), documents[:60])
         other.add_documents(range(60, N), documents[60:])
         assert len(one) == len(other) == N
+        one.refresh()
         assert other(queries, k=5) == one(queries, k=5)
         third = make()
         third._collection.store.close()  # as it was before the others began
@@ -363,7 +367,8 @@ class TestDimensions:
         assert index.dim is None
         vectors = np.random.default_rng(0).normal(size=(4, 512 * 513 // 2)).astype(np.float32)
         projection = SVProjection.fit(torch.from_numpy(vectors), dim=3)
-        assert len(qdrant(projection=projection).add_documents([1], tokens)) == 1
+        index = qdrant(projection=projection, preset="paper").add_documents([1], tokens)
+        assert len(index) == 1
 
 
 class TestSecrets:

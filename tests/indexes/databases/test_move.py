@@ -84,9 +84,10 @@ class TestMove:
                 same(moved(queries, 5, rerank=rerank), index(queries, 5, rerank=rerank))
 
     def test_vectors_can_be_projected_on_their_way(self, tmp_path, documents, queries):
-        index = EigenLISVIndex(str(tmp_path), k=K, dtype="float32", show_progress=False)
+        options = {"k": K, "preset": "paper", "show_progress": False}
+        index = EigenLISVIndex(str(tmp_path), dtype="float32", **options)
         index = fill(index, documents)
-        subspaces = EigenLIIndex(str(tmp_path), "subspaces", k=K, show_progress=False)
+        subspaces = EigenLIIndex(str(tmp_path), "subspaces", **options)
         vectors = np.concatenate([v for _, v in fill(subspaces, documents).vectors()])
         everything = SVProjection.fit(torch.from_numpy(vectors), dim=len(vectors) - 1)
         for source, name in ((index, "a"), (subspaces, "b")):
@@ -100,7 +101,7 @@ class TestMove:
             )
             assert moved.settings.projection == len(vectors) - 1
             same(moved(queries, k=5), index(queries, k=5), rel=1e-2)
-        index = EigenLISVIndex(str(tmp_path), "p", k=K, projection=everything, show_progress=False)
+        index = EigenLISVIndex(str(tmp_path), "p", projection=everything, **options)
         index = fill(index, documents)
         with pytest.raises(ValueError, match="projected already"):
             move(index, "qdrant", uri=":memory:", projection=everything)

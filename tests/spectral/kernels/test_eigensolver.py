@@ -45,6 +45,15 @@ class TestSolve:
         np.testing.assert_allclose(moment @ w.T, w.T * values[:rank], atol=2e-5 * expected[0])
         assert (basis[rank:] == UNTOUCHED).all()
 
+    @pytest.mark.parametrize("scale", [1e-15, 1.0, 1e6, 1e15])
+    def test_equal_eigenvalues_of_tokens_of_any_length_have_unit_vectors(self, scale):
+        # Its Gram matrix is a multiple of the identity but for rounding: a pivot is exactly zero.
+        tokens = scale * np.array([[-0.722769, -0.6910896875], [-0.6910896875, 0.722769]])
+        for k in (1, 2):
+            (basis,), _, (rank,) = run([tokens], k)
+            if rank != -1:
+                np.testing.assert_allclose(basis @ basis.T, np.eye(k), atol=5e-6)
+
     @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 7, 16, 33, 40])
     @pytest.mark.parametrize("m", [1, 2, 3, 8, 9, 39, 41, 80])
     def test_no_shape_is_special(self, m, d):
