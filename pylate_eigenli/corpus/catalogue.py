@@ -379,15 +379,17 @@ class Catalogue:
     def _check_format(self, connection: sqlite3.Connection) -> None:
         # In one statement: between two, another process may make the tables.
         rows = connection.execute(
-            "SELECT user_version, sql FROM pragma_user_version LEFT JOIN sqlite_master"
+            "SELECT user_version, type, sql FROM pragma_user_version LEFT JOIN sqlite_master"
         ).fetchall()
-        version, made = rows[0][0], {sql for _, sql in rows if sql is not None}
+        version, made = rows[0][0], {(kind, sql) for _, kind, sql in rows if sql is not None}
         if made and version not in (_FORMAT, _WITHOUT_METADATA):
             raise IndexFormatError(
                 f"{self.path} is of another version of this library; index the documents again"
             )
-        # A view or a trigger of others could do anything with what is read and written.
-        if made and made != _statements(version):
+        # A view or a trigger of others could do anything with what is read and written. SQLite's
+        # indexes may be missing: the next change makes them.
+        known = _statements(version) if made else set()
+        if not {pair for pair in known if pair[0] == "table"} <= made <= known:
             raise IndexFormatError(f"{self.path} has other tables than this library makes")
 
 
@@ -412,13 +414,13 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 @cache
-def _statements(version: int) -> set[str]:
-    """Return what SQLite keeps of the statements that make the tables of a format."""
+def _statements(version: int) -> set[tuple[str, str]]:
+    """Return what SQLite keeps of the statements that make the tables of a format, with the kind."""
     with closing(sqlite3.connect(":memory:")) as empty:
         for statement in _SCHEMA:
             if version == _FORMAT or statement not in metadata.SCHEMA:
                 empty.execute(statement)
-        return {sql for (sql,) in empty.execute("SELECT sql FROM sqlite_master") if sql is not None}
+        return set(empty.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
 def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str], set[str]]:
