@@ -7,25 +7,29 @@ user's cache. No option lets the compiler assume that numbers are finite.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from numba import njit
 
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
-def _kernel(*fastmath: str) -> Any:
+
+def precise(function: FunctionT) -> FunctionT:
+    """Compile loops whose order of summation matters: the compiler keeps the order of the source."""
+    return _compiled(function, "contract")
+
+
+def reordered(function: FunctionT) -> FunctionT:
+    """Compile long inner products: the compiler may reorder sums in order to vectorise them."""
+    return _compiled(function, "reassoc", "contract", "nsz")
+
+
+def _compiled(function: FunctionT, *fastmath: str) -> FunctionT:
+    jit: Any = njit
     options = {"nogil": True, "error_model": "numpy", "fastmath": set(fastmath)}
-
-    def compiled(function: Any) -> Any:
-        try:
-            return njit(cache=True, **options)(function)
-        except RuntimeError:  # nowhere to write: compile in every process
-            return njit(**options)(function)
-
-    return compiled
-
-
-precise = _kernel("contract")
-"""For loops whose order of summation matters: the compiler keeps the order of the source."""
-
-reordered = _kernel("reassoc", "contract", "nsz")
-"""For long inner products: the compiler may reorder sums in order to vectorise them."""
+    try:
+        kernel: FunctionT = jit(cache=True, **options)(function)
+    except RuntimeError:  # nowhere to write: compile in every process
+        kernel = jit(**options)(function)
+    return kernel
