@@ -35,7 +35,7 @@ except ImportError:
 
 _BYTE_LEVELS = 15  # bits of a rounded query, besides the sign, if codes are multiplied
 _FEW_QUERIES = 4  # so few are compared with bits sooner than codes of 4 bits become bytes
-_TASK_BYTES = 1 << 20
+_TASK_BYTES = 2 << 20  # less than that is read sooner than another thread wakes
 _BLOCK_BYTES = 1 << 17  # of codes that stay in the cache while all queries are compared with them
 _DEVIATIONS = 4.0  # sqrt(log(2 / 10**-13) / 2)
 # Sums of float32, here and where scores are exact, are off by this much of the product of lengths.
