@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
 from dataclasses import asdict
@@ -192,13 +192,19 @@ class CorpusReader(ABC):
         with self._turn:
             return self.index.missing(documents_ids)
 
+    def known(self, documents_ids: Collection[DocumentId]) -> dict[DocumentId, Document]:
+        """Return documents with their texts and metadata by id, without unknown ids."""
+        missing = set(self.missing(documents_ids))
+        rows = self.catalogue.get(documents_ids, self._generation)
+        return {i: rows.get(i, Document(i)) for i in documents_ids if i not in missing}
+
     def get(self, documents_ids: Sequence[DocumentId]) -> list[Document]:
         """Return documents with their texts and metadata; an unknown id raises an error."""
-        unknown = self.missing(documents_ids)
-        if unknown:
-            raise UnknownDocumentError(f"no document {unknown[0]!r} in the index")
-        known = self.catalogue.get(documents_ids, self._generation)
-        return [known.get(i, Document(i)) for i in documents_ids]
+        known = self.known(documents_ids)
+        for document_id in documents_ids:
+            if document_id not in known:
+                raise UnknownDocumentError(f"no document {document_id!r} in the index")
+        return [known[document_id] for document_id in documents_ids]
 
     def of_file(self, file: str) -> dict[str, str]:
         """Return the ids of the passages or pages of a file, in their order, with fingerprints."""

@@ -187,15 +187,14 @@ def test_files_and_records_are_read_with_their_metadata(tmp_path, tiny_model):
         '{"_id": "2", "text": "green leaf", "metadata": {"lang": "de"}}\n'
     )
     with TextIndex(tmp_path / "index", str(tiny_model), k=4) as index:
-        done = index.add_files([folder, str(records)])
-        assert (done.added, done.unchanged) == (3, 0)
+        assert index.add([folder, records]) == ["fruit.txt#1", 1, "2"]
         (hit,) = index.search("blue", where={"lang": "en"})
         assert (hit.id, hit.metadata) == (1, {"lang": "en", "tags": '["a"]'})
         assert found(index, lang="de") == {"2"}
         (hit,) = [hit for hit in index.search("red") if hit.id == "fruit.txt#1"]
         assert (hit.file, hit.text) == ("fruit.txt", "the apple is a red fruit")
         (folder / "fruit.txt").write_text("the apple is green")
-        done = index.add_files(folder)
-        assert (done.added, done.unchanged) == (1, 0)
+        assert index.add(folder) == ["fruit.txt#1"]
+        assert index.get(["fruit.txt#1"])[0].text == "the apple is green"
         with pytest.raises(FileNotFoundError):
-            index.add_files([folder, tmp_path / "nowhere"])
+            index.add([folder, tmp_path / "nowhere"])
