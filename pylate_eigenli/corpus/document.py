@@ -61,7 +61,7 @@ def content_id(title: str, text: str, metadata: Mapping[str, Value]) -> str:
     Examples
     --------
     >>> content_id("Fruit", "Apples are red.", {})
-    'b7f7b9dfcac0e5f0'
+    '61bee0736402d260'
     """
     content = json.dumps([title, text, sorted(metadata.items())]).encode()
     return hashlib.sha256(content).hexdigest()[:16]

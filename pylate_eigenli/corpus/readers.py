@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 from xml.parsers import expat
 from zipfile import BadZipFile, ZipFile
 
@@ -40,7 +40,9 @@ def suffix_of(path: Path) -> str:
 
 def opened(path: Path) -> IO[bytes]:
     """Open a file to read its bytes, unpacked."""
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
+    if path.suffix.lower() == ".gz":
+        return cast("IO[bytes]", gzip.open(path))
+    return path.open("rb")
 
 
 def decoded(content: bytes) -> str:

@@ -180,7 +180,8 @@ def visible_files(
     if others:
         kinds = ", ".join(f"{kind} ({n:,})" for kind, n in others.most_common(_NAMED_KINDS))
         more = ", ..." if len(others) > _NAMED_KINDS else ""
-        lines.append(f"{others.total():,} files of other types: {kinds}{more}")
+        files_left_out = f"{others.total():,} file{'' if others.total() == 1 else 's'}"
+        lines.append(f"{files_left_out} of other types: {kinds}{more}")
     return sorted(files)
 
 

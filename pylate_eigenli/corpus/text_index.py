@@ -118,7 +118,7 @@ class TextIndex(CorpusIndex):
         --------
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "bread.md").write_text("# Bread\n\nIt needs flour, water and salt.")
+        >>> _ = (folder / "bread.md").write_text("# Bread\\n\\nIt needs flour, water and salt.")
         >>> index = TextIndex(folder / "index")
         >>> index.add(folder / "bread.md", metadata={"lang": "en"})
         ['bread.md#1']
