@@ -5,7 +5,7 @@ average. By Hoeffding's inequality their inner product with a vector x exceeds 4
 once in 10^13 times. So the scan can say by how much a score may be off, and whoever wants the best
 documents scores those that could be among them exactly.
 
-Codes of 8 bits, and of 4 bits for many queries, are multiplied as bytes by NumKong, if it is
+Codes of 8 bits, and all codes for many queries, are multiplied as bytes by NumKong, if it is
 installed (it is with PyLate). Otherwise bits are counted: a code of any width is a string of bits, each of which weighs as much as
 its dimension in the query, times a power of two. *Planes* hold the bits of these weights, and ::
 
@@ -34,7 +34,7 @@ except ImportError:
     numkong = None
 
 _BYTE_LEVELS = 15  # bits of a rounded query, besides the sign, if codes are multiplied
-_FEW_QUERIES = 4  # so few are compared with bits sooner than codes of 4 bits become bytes
+_FEW_QUERIES = 4  # so few are compared with bits sooner than bits become bytes
 _TASK_BYTES = 2 << 20  # less than that is read sooner than another thread wakes
 _BLOCK_BYTES = 1 << 17  # of codes that stay in the cache while all queries are compared with them
 _DEVIATIONS = 4.0  # sqrt(log(2 / 10**-13) / 2)
@@ -197,7 +197,7 @@ def scan(
     Codes are those of :class:`pylate_eigenli.vectors.quantization.Codes`: values (n, bytes) and
     scales (n,). Shapes of the results: (m, n), float32, and (m,).
     """
-    by_bytes = numkong is not None and (bits == 8 or (bits == 4 and len(queries) >= _FEW_QUERIES))
+    by_bytes = numkong is not None and (bits == 8 or len(queries) >= _FEW_QUERIES)
     rounded = RoundedQueries.of(queries, _BYTE_LEVELS if by_bytes else _plane_levels(bits))
     out = np.empty((len(queries), len(values)), np.float32)
     if out.size:
