@@ -149,6 +149,8 @@ class TestReRanking:
                 index(documents[0], rerank=rerank)
         with pytest.raises(ValueError, match="rerank must be one of"):
             index(documents[0], rerank="bm25")
+        with pytest.raises(ValueError, match="n_candidates must be a positive integer, got -3"):
+            index(documents[0], n_candidates=-3)
 
 
 class TestProjection:
@@ -275,6 +277,7 @@ class TestOverride:
         "bad",
         [
             {"rerank": "bogus"},
+            {"n_candidates": 0},
             {"rerank": "maxsim"},
             {"backend": "faiss", "backend_options": {"nonsense": 1}},
             {"backend": "faiss", "backend_options": {"nprobe": 0}},
