@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,10 @@ from .collection import CodecT, SettingsT
 from .documents import Companion, SearchRequest, Subset, TokenBatches, progress_bar
 from .inputs import checked_k, document_batches, several
 from .opened import OpenedIndex
+
+if TYPE_CHECKING:
+    from .eigenli import EigenLIIndex
+    from .single_vector import EigenLISVIndex
 
 _TOKENS_AT_ONCE = 256
 
@@ -129,6 +134,54 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         state = self._snapshot
         standardise = self._collection.codec(state).subspaces.transforms.standardise
         return standardise is not None and standardise.asked is not None
+
+    def convert(
+        self,
+        path: str | Path,
+        *,
+        override: bool = False,
+        show_progress: bool = False,
+        **settings: Any,
+    ) -> EigenLIIndex | EigenLISVIndex:
+        """Make another index of the same documents in the folder ``path``, without any model.
+
+        This index stays as it is. The new one appears as a whole; in a database documents appear as
+        they arrive, and the same call completes an upload that was interrupted.
+
+        Precision is as good as what is kept of the documents: tokens allow any settings. Bases, and
+        an :class:`pylate_eigenli.EigenLIIndex`, allow any precision, backend and projection of the
+        same subspaces, and vectors any other precision and backend. An error says what is missing.
+
+        Parameters
+        ----------
+        path
+            The folder of the new index.
+        override
+            Whether to replace an index that is there.
+        show_progress
+            Whether to show a progress bar.
+        settings
+            Options of :func:`pylate_eigenli.indexes.open_index.open_index` that are to be others.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import torch
+        >>> from pylate_eigenli import EigenLIIndex
+        >>> folder = tempfile.mkdtemp()
+        >>> index = EigenLIIndex(folder, k=2, show_progress=False)
+        >>> index = index.add_documents(["first", "second"], torch.eye(8).reshape(2, 4, 8))
+        >>> small = index.convert(f"{folder}/small", dtype="binary")
+        >>> type(small).__name__, small(torch.eye(8)[4:], k=1)[0][0]["id"]
+        ('EigenLISVIndex', 'second')
+        """
+        from .conversion import copy_documents, new_settings
+        from .open_index import open_index
+
+        options = new_settings(self, path, override, settings)
+        target = open_index(path, override=override, show_progress=show_progress, **options)
+        copy_documents(self, target)
+        return target
 
     # --- searching ----------------------------------------------------------------------------
 
