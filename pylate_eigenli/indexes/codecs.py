@@ -19,8 +19,8 @@ from ..spectral.subspace import Subspaces
 from ..storage import DocumentId
 from ..storage.batch import Batch
 from ..tokens import TokenBatch, offsets_of
-from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
-from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
+from ..vectors.encoder import SubspaceEncoder, VectorEncoder
+from ..vectors.packing import pack_subspaces, packed_dim
 from ..vectors.projection import SVProjection, TokenProjection
 from . import columns
 from .agreement import DOCUMENTS, ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, spread
@@ -118,10 +118,6 @@ class Codec(ABC):
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the sum of the matrices of documents, as they are stored. Shape: (d, d)."""
 
-    @abstractmethod
-    def encode_queries(self, queries: Queries) -> QueryVectors:
-        """Return queries to multiply with what :meth:`vectors` returns."""
-
 
 @dataclass(frozen=True)
 class SubspaceCodec(Codec):
@@ -149,10 +145,6 @@ class SubspaceCodec(Codec):
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
         bases, offsets = _bases(rows, documents)
         return matrix_sum(bases, np.diff(offsets), columns.floors(rows)[documents])
-
-    def encode_queries(self, queries: Queries) -> QueryVectors:
-        packed = pack_queries(queries).numpy()
-        return QueryVectors(packed, np.zeros(len(packed), np.float32))
 
 
 def _no_tokens(dim: int) -> TokenBatch:
@@ -285,9 +277,3 @@ class VectorCodec(Codec):
 
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
         return self.encoder.matrix_sum(self.read(rows, documents))
-
-    def encode_queries(self, queries: Queries) -> QueryVectors:
-        encoded = self.encoder.encode_queries(queries)
-        if self.encoder.projection is not None:
-            return encoded
-        return encoded._replace(constants=np.zeros_like(encoded.constants))

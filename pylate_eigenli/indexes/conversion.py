@@ -80,28 +80,28 @@ def new_settings(
 
 def copy_documents(source: DocumentIndex[Any, Any], target: DocumentIndex[Any, Any]) -> None:
     """Fill an index that was made with :func:`new_settings` with the documents of another one."""
-    documents = _Documents(source)
+    documents, companion = _Documents(source), target._companion
     new = target._collection.codec(target._snapshot, source.dim)
-    other = documents.difference(new)
-    with progress_bar(target.show_progress, len(source)) as progress:
-        if other is None:
-            documents.check(new)
-            codec = documents.converted(new)
+    difference = documents.difference(new)
+    if difference is None:
+        codec = documents.converted(new)
+        with progress_bar(target.show_progress, len(source)) as progress:
             target._documents.transfer(
                 documents.dim,
                 codec,
                 lambda codec: (documents.stored(codec, part) for part in documents.parts()),
                 progress,
-                target._companion,
+                companion,
             )
-            return
-        if source.settings.kept != "tokens":
-            raise ValueError(
-                f"{other} needs the tokens of documents, which the index {source.index_name!r} does "
-                "not keep: index the documents again; with EigenLISVIndex(keep_tokens=...) it is the "
-                "last time"
-            )
-        target._documents.add(lambda _: documents.with_tokens(), progress, target._companion)
+        return
+    if source.settings.kept != "tokens":
+        raise ValueError(
+            f"{difference} needs the tokens of documents, which the index {source.index_name!r} does "
+            "not keep: index the documents again; with EigenLISVIndex(keep_tokens=...) it is the "
+            "last time"
+        )
+    with progress_bar(target.show_progress, len(source)) as progress:
+        target._documents.add(lambda _: documents.with_tokens(), progress, companion)
     documents.pass_queries_on(target)
 
 
@@ -128,7 +128,7 @@ class _Documents:
         projections = (codec.subspaces.transforms.projection for codec in (self._codec, new))
         return None if _are_equal(*projections) else "another token_projection"
 
-    def check(self, new: Codec) -> None:
+    def _check(self, new: Codec) -> None:
         """Raise an error if too little is kept for the index of another codec."""
         settings = new.settings
         to_sv = isinstance(settings, SVSettings)
@@ -156,7 +156,8 @@ class _Documents:
         return self._kept is None and self._codec.encoder.projection is not None
 
     def converted(self, new: Codec) -> Codec:
-        """Return a codec without documents, with all that this one has learnt."""
+        """Return the codec of a new index, with all that the one of this index has learnt."""
+        self._check(new)
         old, settings = self._codec, new.settings
         transforms = replace(old.subspaces.transforms, settings=settings)
         subspaces = SubspaceEncoder(settings, transforms)
