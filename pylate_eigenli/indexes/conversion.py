@@ -121,6 +121,8 @@ class _Documents:
 
     def difference(self, new: Codec) -> str | None:
         """Return in words by which setting the subspaces of another codec differ, if they do."""
+        if new.settings.auto:
+            return 'preset="auto"'
         for name in _OF_SUBSPACES:
             old, wanted = (getattr(codec.settings, name) for codec in (self._codec, new))
             if old != wanted:

@@ -140,6 +140,7 @@ class TestConversion:
         ("source", "options", "message"),
         [
             ("subspaces", {"preset": "paper"}, "filter='hard' instead of 'ridge' needs the tokens"),
+            ("subspaces", {"preset": "auto"}, 'preset="auto" needs the tokens'),
             ("bases", {"k": 3}, "k=3 instead of 5 needs the tokens"),
             ("vectors", {"keep_tokens": "int8"}, "keeps vectors, which tokens cannot be made of"),
             ("vectors", {"backend": "voyager", "dtype": "int3"}, "dtype must be one of"),
