@@ -51,7 +51,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
 
     Opening an index imports torch, which takes seconds.
     """
-    from ..corpus.catalogue import Catalogue, holding
+    from ..corpus.catalogue import Catalogue, holding, newest_rows
     from ..indexes.facts import are_complete, facts
     from ..storage import Store
 
@@ -65,6 +65,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
         return {
             "path": str(path),
             "holds": holding(about),
+            "files": catalogue.count_files(newest_rows(path, state)),
             **facts(state, len(state), state.nbytes),
             "model": about.get("model"),
             **pages,
@@ -92,11 +93,12 @@ def remove(
         with open_corpus(existing(index), trust_index=trust) as corpus:
             ids = list(dict.fromkeys(_meant(corpus, documents_ids)))
             corpus.remove(ids)
-            left = len(corpus)
+            left, files = len(corpus), corpus.files
         if as_json:
-            typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
+            report = {"removed": len(ids), "documents": left, "files": files}
+            typer.echo(json.dumps({"index": str(index), **report}))
         else:
-            echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
+            echo(f"Removed {counted(len(ids))}; {index} now holds {counted(left, files)}.")
 
 
 def _meant(corpus: CorpusIndex, names: Iterable[str]) -> Iterator[DocumentId]:

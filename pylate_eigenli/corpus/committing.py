@@ -10,15 +10,12 @@ from typing import Any
 from ..errors import IndexFormatError, IndexLockedError
 from ..indexes.base import DocumentIndex
 from ..models.fingerprint import fingerprint_of
-from ..storage import Snapshot, Store, Transaction
+from ..storage import Store, Transaction
 from ..storage.lock import writer_lock
 from ..storage.manifest import Manifest
-from .catalogue import ALWAYS, Catalogue
+from .catalogue import ALWAYS, CATALOGUE, Catalogue, newest_rows
 from .document import Document
 from .origin import is_trusted
-
-CATALOGUE = "catalogue"
-"""Key of the manifest's meta: the generation of the newest rows of the catalogue."""
 
 
 @contextmanager
@@ -105,16 +102,6 @@ def compact(folder: Path, catalogue: Catalogue) -> None:
     with Store(folder).transaction() as transaction:
         catalogue.compact(newest_rows(folder, transaction.base))
         transaction.compact()
-
-
-def newest_rows(folder: Path, state: Snapshot) -> int:
-    """Return the generation of the newest rows of the catalogue that belong to a state."""
-    newest = state.meta.get(CATALOGUE, ALWAYS)
-    if type(newest) is not int or not ALWAYS <= newest <= state.generation:
-        raise IndexFormatError(
-            f"{folder} is of generation {state.generation}, but its texts are of {newest!r:.40}"
-        )
-    return newest
 
 
 def recover(path: str | Path) -> None:
