@@ -218,6 +218,7 @@ class TestIndex:
         shutil.copytree(tiny_model, other)
         folder = tmp_path / "index"
         run("index", folder, corpus, "--model", other, "--directions", 1000, code=1)
+        assert not folder.exists()
         assert (
             report("index", folder, corpus, "--model", tiny_model, "--directions", 4)["added"] == 20
         )
