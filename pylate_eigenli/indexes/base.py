@@ -318,8 +318,8 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         background: float | None,
     ) -> Queries:
         """Return queries as they meet the documents of a state."""
-        tokens = collected(queries_embeddings, self._collection.dim(state))
-        return self._query_encoder(state, idf, background).queries(tokens)
+        encoder = self._query_encoder(state, idf, background)
+        return encoder.queries(collected(queries_embeddings, self._collection.dim(state)))
 
     def _query_encoder(
         self, state: Snapshot, idf: float | None, background: float | None
