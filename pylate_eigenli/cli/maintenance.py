@@ -1,4 +1,4 @@
-"""``eigenli info``, ``remove``, ``verify`` and ``compact``: maintenance of an index."""
+"""``eigenli info``, ``remove``, ``verify`` and ``compact``: maintenance of an index; ``warmup``."""
 
 from __future__ import annotations
 
@@ -145,3 +145,11 @@ def compact(
             typer.echo(json.dumps(report))
         else:
             echo(f"{index}: {before:,} bytes before, {after:,} after.")
+
+
+def warmup(debug: Debug = False) -> None:
+    """Compile what indexes need: once per machine, or while an image is built."""
+    with one_line_errors(debug), Console(stderr=True).status("Compiling, for about half a minute"):
+        from ..indexes.warm_up import warm_up
+
+        warm_up()
