@@ -343,5 +343,5 @@ def full_disk(*_):
 
 def test_a_folder_of_another_backend_says_so(tmp_path):
     EigenLISVIndex(str(tmp_path), k=2).add_documents(["a"], torch.eye(8)[None])
-    with pytest.raises(ValueError, match=r"backend='exact', not 'qdrant'.*eigenli export"):
+    with pytest.raises(ValueError, match=r"backend='exact', not 'qdrant'.*eigenli convert"):
         EigenLISVIndex(str(tmp_path), k=2, backend="qdrant")
