@@ -36,8 +36,9 @@ from tqdm.auto import tqdm
 
 from benchmarks.strikes import Disk, Recording, die, fail, in_child, is_struck, largest_file
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TextIndex
-from pylate_eigenli.corpus.catalogue import FILE_NAME, Document
+from pylate_eigenli.corpus.catalogue_file import FILE_NAME
 from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.page_index import PageIndex
 from pylate_eigenli.corpus.sources import Part
 

@@ -43,9 +43,9 @@ from pylate_eigenli import (
     UnknownDocumentError,
     open_index,
 )
-from pylate_eigenli.corpus.catalogue import FILE_NAME as CATALOGUE
-from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.catalogue_file import FILE_NAME as CATALOGUE
 from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.page_index import PageIndex, open_corpus
 from pylate_eigenli.storage.columns import ColumnFile, write_columns
 from pylate_eigenli.storage.manifest import FILE_NAME, Manifest, checksum

@@ -88,7 +88,7 @@ def _run(
 ) -> dict[str, Any]:
     """Read, encode, index, answer the questions, and compare methods on known items."""
     with _stage(progress, "Starting"):
-        from ..corpus.catalogue import Document
+        from ..corpus.document import Document
         from ..corpus.text_index import TextIndex
         from ..evaluation.embeddings import TokenFile
         from ..evaluation.known_items import known_item_collection, known_items

@@ -58,7 +58,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
     catalogue = Catalogue(path)
     with closing(Store(path)) as store:
         state = store.snapshot
-        if catalogue.is_set_aside or not are_complete(state):
+        if catalogue.file.is_set_aside or not are_complete(state):
             return None
         about = catalogue.about
         pages = {"folder": about["folder"]} if "folder" in about else {}

@@ -14,89 +14,27 @@ import json
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from ..errors import IndexFormatError
 from ..storage import DocumentId
-from ..storage.disk import check_file
 from . import metadata
+from .catalogue_file import CatalogueFile
+from .document import Document
 from .metadata import Value, Where
 
-FILE_NAME = "texts.sqlite"
 ALWAYS = 0
 """The generation of all rows of an index in a database, which has no generations."""
 
-_FORMAT = 4
-_WITHOUT_METADATA = 3  # the format before it, which is read, and brought up to date by a change
-_SCHEMA = (
-    "CREATE TABLE IF NOT EXISTS texts ("
-    "id TEXT NOT NULL, since INTEGER NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL, "
-    "checksum INTEGER NOT NULL, gone REAL, file TEXT, page INTEGER, fingerprint TEXT NOT NULL, "
-    "PRIMARY KEY (id, since))",
-    "CREATE INDEX IF NOT EXISTS gone ON texts (gone) WHERE gone IS NOT NULL",
-    "CREATE INDEX IF NOT EXISTS files ON texts (file) WHERE file IS NOT NULL",
-    *metadata.SCHEMA,
-    "CREATE TABLE IF NOT EXISTS about (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
-    f"PRAGMA user_version = {_FORMAT}",
-)
 _COLUMNS = "title, text, file, page, fingerprint"
 _NEWEST = (
     f"SELECT {_COLUMNS}, since FROM texts WHERE id = ? AND since <= ? ORDER BY since DESC LIMIT 1"
 )
 _ANY_GENERATION = 2**63 - 1
-_SECONDS_KEPT = 60.0  # of replaced and removed rows: longer than any search takes
-_SECONDS_TO_WAIT = 60.0  # for another process that is writing
-_SUFFIXES = ("", "-journal", "-wal", "-shm")  # SQLite's files
-_ASIDE = f"{FILE_NAME}.of-"  # with the generation that an override replaces
-_LETTERS_READ = 1_000_000
 _NAMED = 5  # documents that a report names
-
-
-@dataclass(frozen=True)
-class Document:
-    """A text or a page, as its reader sees it.
-
-    Parameters
-    ----------
-    id
-        A string or an integer.
-    text, title
-        Shown in results; a page has no text.
-    file, page
-        The file it was read from, relative to the folder that was read, and the number of its page,
-        from 1 on; None if the file has no pages.
-    fingerprint
-        Changes with the file of the document; empty without a file.
-    metadata
-        Strings, numbers and booleans by name, to filter searches by.
-
-    Examples
-    --------
-    >>> Document(7, "Apples are red.", title="Fruit").whole
-    'Fruit\\nApples are red.'
-    """
-
-    id: DocumentId
-    text: str = ""
-    title: str = ""
-    file: str | None = None
-    page: int | None = None
-    fingerprint: str = ""
-    metadata: Mapping[str, Value] = field(default_factory=dict, hash=False)
-
-    @property
-    def whole(self) -> str:
-        """The text that the model reads: the title, if any, then the text.
-
-        No model reads as far as it is cut off, but tokenizers take 30 bytes per letter to find out.
-        """
-        text = self.text[:_LETTERS_READ]
-        return f"{self.title[:_LETTERS_READ]}\n{text}" if self.title else text
 
 
 class Catalogue:
@@ -124,7 +62,8 @@ class Catalogue:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.path = Path(folder) / FILE_NAME
+        self.file = CatalogueFile(folder)
+        self.path = self.file.path
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -157,7 +96,7 @@ class Catalogue:
             )
             for document in written
         ]
-        with self._changing() as connection:
+        with self.file.changing() as connection:
             if since != ALWAYS:
                 newest = since - 1 if after is None else after
                 connection.execute("DELETE FROM texts WHERE since > ?", (newest,))
@@ -179,7 +118,7 @@ class Catalogue:
         """
         if self.path.is_file():
             newest = generation + 1 if removed else generation
-            with suppress(sqlite3.OperationalError), self._changing() as connection:
+            with suppress(sqlite3.OperationalError), self.file.changing() as connection:
                 connection.executemany(
                     "UPDATE texts SET gone = ? WHERE id = ? AND gone IS NULL AND since < ?",
                     [(time.time(), _key(document_id), newest) for document_id in documents_ids],
@@ -188,7 +127,7 @@ class Catalogue:
     def compact(self, generation: int) -> None:
         """Delete all rows that do not belong to a generation, and give their space back."""
         if self.path.is_file():
-            with self._changing() as connection:
+            with self.file.changing() as connection:
                 connection.execute(
                     "DELETE FROM texts WHERE gone IS NOT NULL OR since > :now OR EXISTS (SELECT 1 "
                     "FROM texts AS newer WHERE newer.id = texts.id AND newer.since > texts.since "
@@ -196,36 +135,8 @@ class Catalogue:
                     {"now": generation},
                 )
             # It needs space for a copy, which a full disk has not.
-            with suppress(sqlite3.OperationalError), self._connected() as connection:
+            with suppress(sqlite3.OperationalError), self.file.connected() as connection:
                 connection.execute("VACUUM")
-
-    def set_aside(self, generation: int) -> None:
-        """Begin the commit that replaces a generation: keep the old catalogue until it is done."""
-        if self.path.exists() or self.path.is_symlink():
-            with suppress(IndexFormatError), self._connected():
-                pass  # SQLite undoes what a killed process has begun, so one file is all there is
-            check_file(self.path)
-            self.path.replace(self.path.with_name(f"{_ASIDE}{generation}"))
-        self._delete_journals()
-
-    def _delete_journals(self) -> None:
-        """Delete SQLite's other files: those of one catalogue would spoil another."""
-        for suffix in _SUFFIXES[1:]:
-            self.path.with_name(FILE_NAME + suffix).unlink(missing_ok=True)
-
-    @property
-    def is_set_aside(self) -> bool:
-        """Whether the commit of an override has begun and not ended."""
-        return any(self.path.parent.glob(f"{_ASIDE}*"))
-
-    def recover(self, generation: int) -> None:
-        """End an override: delete the old catalogue, or put it back if its generation still holds."""
-        for path in self.path.parent.glob(f"{_ASIDE}*"):
-            if path.name == f"{_ASIDE}{generation}":  # the new one is of a commit that never came
-                self._delete_journals()
-                path.replace(self.path)
-            else:
-                path.unlink()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -233,7 +144,7 @@ class Catalogue:
         self, documents_ids: Iterable[DocumentId], generation: int = _ANY_GENERATION
     ) -> dict[DocumentId, Document]:
         """Return documents of a generation by id, without unknown ids."""
-        with self._reading() as connection:
+        with self.file.reading() as connection:
             found = {}
             for document_id in documents_ids:
                 key = _key(document_id)
@@ -246,7 +157,7 @@ class Catalogue:
 
     def matching(self, where: Where, generation: int = _ANY_GENERATION) -> list[DocumentId]:
         """Return the ids of the documents of a generation whose metadata fulfil all conditions."""
-        with self._reading() as connection:
+        with self.file.reading() as connection:
             return [_id(key) for key in metadata.matching(connection, where, generation)]
 
     def of_file(self, file: str, generation: int = _ANY_GENERATION) -> dict[str, str]:
@@ -256,7 +167,7 @@ class Catalogue:
         documents too.
         """
         prefix = _key(f"{file}#")[:-1]
-        with self._reading() as connection:
+        with self.file.reading() as connection:
             # "$" comes after "#": the bounds let SQLite find the ids without a scan of all.
             rows = connection.execute(
                 "SELECT id, fingerprint FROM texts WHERE since <= ? "
@@ -271,14 +182,14 @@ class Catalogue:
 
     def files(self) -> list[str]:
         """Return the files of all pages, also of removed ones."""
-        with self._reading() as connection:
+        with self.file.reading() as connection:
             rows = connection.execute("SELECT DISTINCT file FROM texts WHERE typeof(file) = 'text'")
             return sorted(file for (file,) in rows)
 
     @property
     def about(self) -> dict[str, str]:
         """How the index was made: its ``model``, and the ``folder`` of an index of pages."""
-        with self._reading() as connection:
+        with self.file.reading() as connection:
             facts = dict(connection.execute("SELECT name, value FROM about"))
             if not all(isinstance(fact, str) for pair in facts.items() for fact in pair):
                 raise sqlite3.DataError("a fact about the index is not a text")
@@ -309,7 +220,7 @@ class Catalogue:
                 "their model"
             ]
         try:
-            with self._reading() as connection:
+            with self.file.reading() as connection:
                 lines = [row[0] for row in connection.execute("PRAGMA integrity_check")]
                 rows = connection.execute(
                     f"SELECT id, {_COLUMNS}, checksum, since FROM texts ORDER BY id, since"
@@ -333,94 +244,10 @@ class Catalogue:
                 damage.append(f"{len(keys):,} {what} {self.path}: {named}")
         return damage
 
-    # --- connections --------------------------------------------------------------------------
-
-    @contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        # A connection per use: SQLite's belong to the thread that made them. Transactions are
-        # begun where they are needed, not by Python, which commits some of them too early.
-        for suffix in _SUFFIXES:
-            check_file(self.path.with_name(FILE_NAME + suffix))
-        connecting = sqlite3.connect(self.path, timeout=_SECONDS_TO_WAIT, isolation_level=None)
-        with closing(connecting) as connection:
-            try:
-                self._check_format(connection)
-                yield connection
-            except sqlite3.DatabaseError as error:
-                if isinstance(error, sqlite3.OperationalError) and "UTF-8" not in str(error):
-                    raise  # busy, read-only or full: the file itself is sound
-                raise IndexFormatError(f"{self.path} is damaged: {error}") from error
-
-    @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        """Open the catalogue, or an empty one in memory where nothing is written yet."""
-        if self.path.exists() or self.path.is_symlink():
-            with self._connected() as connection:
-                if _has_tables(connection):
-                    if _format(connection) == _WITHOUT_METADATA:
-                        connection.execute(metadata.NOTHING)
-                    yield connection
-                    return
-        with closing(sqlite3.connect(":memory:")) as nothing:
-            _make_tables(nothing)
-            yield nothing
-
-    @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._connected() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            with connection:
-                _make_tables(connection)
-                long_ago = time.time() - _SECONDS_KEPT
-                connection.execute("DELETE FROM texts WHERE gone < ?", (long_ago,))
-                yield connection
-
-    def _check_format(self, connection: sqlite3.Connection) -> None:
-        # In one statement: between two, another process may make the tables.
-        rows = connection.execute(
-            "SELECT user_version, type, sql FROM pragma_user_version LEFT JOIN sqlite_master"
-        ).fetchall()
-        version, made = rows[0][0], {(kind, sql) for _, kind, sql in rows if sql is not None}
-        if made and version not in (_FORMAT, _WITHOUT_METADATA):
-            raise IndexFormatError(
-                f"{self.path} is of another version of this library; index the documents again"
-            )
-        # A view or a trigger of others could do anything with what is read and written. SQLite's
-        # indexes may be missing: the next change makes them.
-        known = _statements(version) if made else set()
-        if not {pair for pair in known if pair[0] == "table"} <= made <= known:
-            raise IndexFormatError(f"{self.path} has other tables than this library makes")
-
 
 def holding(about: Mapping[str, str]) -> str:
     """Return "texts" or "pages", from the facts in a catalogue."""
     return "pages" if "folder" in about else "texts"
-
-
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    # A process that is killed while it makes the tables leaves a file without any.
-    return bool(connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
-
-
-def _format(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    return int(version)
-
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in _SCHEMA:
-        connection.execute(statement)
-
-
-@cache
-def _statements(version: int) -> set[tuple[str, str]]:
-    """Return what SQLite keeps of the statements that make the tables of a format, with the kind."""
-    with closing(sqlite3.connect(":memory:")) as empty:
-        for statement in _SCHEMA:
-            if version == _FORMAT or statement not in metadata.SCHEMA:
-                empty.execute(statement)
-        return set(empty.execute("SELECT type, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
 def _present(connection: sqlite3.Connection, generation: int) -> tuple[set[str], set[str]]:

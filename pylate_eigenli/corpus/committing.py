@@ -13,7 +13,8 @@ from ..models.fingerprint import fingerprint_of
 from ..storage import Snapshot, Store, Transaction
 from ..storage.lock import writer_lock
 from ..storage.manifest import Manifest
-from .catalogue import ALWAYS, Catalogue, Document
+from .catalogue import ALWAYS, Catalogue
+from .document import Document
 from .origin import is_trusted
 
 CATALOGUE = "catalogue"
@@ -54,7 +55,7 @@ def changing(
     def write_catalogue(transaction: Transaction) -> None:
         base, generation = transaction.base, transaction.base.generation + 1
         if index.is_overriding:
-            catalogue.set_aside(base.generation)
+            catalogue.file.set_aside(base.generation)
         elif about:
             check()
         catalogue.put(documents, generation, about, newest_rows(folder, base))
@@ -85,7 +86,7 @@ def _changing_database(
     folder = catalogue.path.parent
     if not removed:
         if index.is_overriding:
-            catalogue.set_aside(index.generation)
+            catalogue.file.set_aside(index.generation)
         catalogue.put(documents, ALWAYS, about)
     try:
         yield
@@ -119,10 +120,10 @@ def newest_rows(folder: Path, state: Snapshot) -> int:
 def recover(path: str | Path) -> None:
     """Finish an override, or undo it if it failed or was killed before the commit."""
     catalogue = Catalogue(path)
-    if catalogue.is_set_aside:
+    if catalogue.file.is_set_aside:
         # If the index is locked, the override is still running.
         with suppress(IndexLockedError, IndexFormatError), writer_lock(Path(path)):
-            catalogue.recover(Manifest.read(Path(path)).generation)
+            catalogue.file.recover(Manifest.read(Path(path)).generation)
 
 
 def mark(path: str | Path, generation: int) -> None:

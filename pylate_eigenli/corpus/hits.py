@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..storage import DocumentId
-from .catalogue import Document
+from .document import Document
 from .metadata import Value
 
 # Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: no spaces, so that each character is a term.

@@ -13,8 +13,9 @@ from tqdm.auto import tqdm
 
 from ..models.encoder import Encoder
 from ..models.vision_encoder import VisionEncoder
-from .catalogue import Catalogue, Document, holding
+from .catalogue import Catalogue, holding
 from .corpus_index import CorpusIndex
+from .document import Document
 from .page_files import MAX_PIXELS
 from .pages import PageReader
 from .sandbox import PageFile

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import require
 from ..models.vision_loaders import VISION
-from .catalogue import Document
+from .document import Document
 from .page_files import IMAGE_SUFFIXES, MAX_PIXELS
 from .sandbox import PageFile, SandboxError
 from .sources import Part, fingerprint_of, visible_files

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from .catalogue import Document
+from .document import Document
 from .metadata import Value, checked
 from .passages import Cut
 from .readers import READERS

@@ -15,8 +15,8 @@ from ..models.default import default_model
 from ..models.text_encoder import TextEncoder
 from ..storage import DocumentId
 from ..storage.ids import checked_ids
-from .catalogue import Document
 from .corpus_index import CorpusIndex
+from .document import Document
 from .metadata import Value, checked
 from .passages import Cutter
 from .sources import open_source

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..storage import DocumentId
-from .catalogue import Document
 from .corpus_index import CorpusIndex
+from .document import Document
 from .sources import Part
 
 Progress = Callable[[int, int], object]

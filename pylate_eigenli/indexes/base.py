@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
 from ..errors import UnknownDocumentError
-from ..scores.explanation import spectrum
 from ..scores.interface import RerankResult
 from ..spectral.background import Queries, QueryFilter
 from ..spectral.settings import check_query_options
@@ -22,15 +21,14 @@ from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
 from .collection import CodecT, SettingsT
 from .documents import Companion, SearchRequest, Subset, TokenBatches, progress_bar
-from .inputs import checked_k, document_batches, grouped_ids, several
+from .inputs import checked_k, document_batches, several
 from .opened import OpenedIndex
 
-_VECTOR_BYTES = 16 << 20
 _TOKENS_AT_ONCE = 256
 
 
 class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
-    """What can be done with the documents of an index, of either kind."""
+    """Changes and searches of an index, of either kind."""
 
     _companion: Companion | None = None
     # What was computed last, and of which state.
@@ -295,8 +293,6 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
             known = self._filter = (state.manifest, idf, share, chosen)
         return known[3]
 
-    # --- reading ------------------------------------------------------------------------------
-
     def encode_queries(
         self, queries_embeddings: Any, idf: float | None = None, background: float | None = None
     ) -> QueryVectors:
@@ -318,101 +314,6 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
             raise ValueError(f"the index {self.index_name!r} holds no documents")
         queries = self._queries(state, queries_embeddings, idf, background)
         return self._collection.codec(state).encode_queries(queries)
-
-    def vectors(
-        self, documents_ids: Iterable[DocumentId] | None = None, batch_size: int | None = None
-    ) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
-        """Yield the single vectors of documents, whose inner products with queries are the scores.
-
-        Other search engines find what the index finds with these and :meth:`encode_queries`.
-
-        Parameters
-        ----------
-        documents_ids
-            By default all documents, in the order of insertion (of a database, in any order).
-        batch_size
-            Number of documents to yield at a time. By default 16 MB of vectors.
-
-        Yields
-        ------
-        A list of ids and their vectors, of shape (documents, D), float32; D is d (d + 1) / 2 unless
-        the index has projections.
-        """
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size must be positive, got {batch_size}")
-        state, ids = self._snapshot, None
-        if documents_ids is not None:
-            ids = checked_ids(several(documents_ids))
-        size = batch_size or max(1, _VECTOR_BYTES // (4 * (self.vector_dim or 1)))
-        codec = self._collection.codec(state)
-        for part in self._documents.columns(state, ids, size, kept=False):
-            yield part.ids(), codec.vectors(part, np.arange(len(part))).numpy()
-
-    def spectrum(self, document_embeddings: Any) -> NDArray[np.float32]:
-        """Return the spectrum of a document that the index takes its first k directions of.
-
-        Parameters
-        ----------
-        document_embeddings
-            Shape: (tokens, d).
-
-        Returns
-        -------
-        The non-zero eigenvalues of the second moment of the tokens, descending; of standardised
-        tokens, if the index standardises them. Shape: (rank,), float32.
-        """
-        state = self._snapshot
-        tokens = collect([document_embeddings], dim=self._collection.dim(state), device="cpu")
-        transforms = self._collection.codec(state).subspaces.transforms
-        return spectrum(transforms.documents(tokens).tokens)
-
-    @property
-    def vector_dim(self) -> int | None:
-        """Dimension D of the single vectors, None before the first document."""
-        state = self._snapshot
-        dim = self._collection.dim(state)
-        if dim is None:
-            return None
-        return self._collection.codec(state).width(dim)
-
-    def get_documents_embeddings(
-        self, documents_ids: Sequence[Sequence[DocumentId]]
-    ) -> list[list[NDArray[np.float32]]]:
-        """Return the token embeddings of documents, if the index keeps them.
-
-        Parameters
-        ----------
-        documents_ids
-            Lists of ids, for instance the candidates of several queries.
-
-        Returns
-        -------
-        In the structure of the ids, the tokens of each document. Shape: (tokens, d), float32.
-        """
-        groups = grouped_ids(documents_ids)
-        rows = iter(self._kept("tokens", [document_id for ids in groups for document_id in ids]))
-        return [[next(rows) for _ in ids] for ids in groups]
-
-    def bases(self, documents_ids: Iterable[DocumentId]) -> list[NDArray[np.float32]]:
-        """Return the bases of documents, if the index keeps them.
-
-        Parameters
-        ----------
-        documents_ids
-            Ids of documents.
-
-        Returns
-        -------
-        The directions of each document, times the root of their weights. Shape: (rank, d), float32.
-        """
-        return self._kept("bases", checked_ids(several(documents_ids)))
-
-    def _kept(
-        self, wanted: Literal["tokens", "bases"], ids: list[DocumentId]
-    ) -> list[NDArray[np.float32]]:
-        state = self._snapshot
-        self._collection.codec(state).settings.check_kept(wanted)
-        return self._documents.kept(state, ids)
 
 
 def _collect_queries(embeddings: Any, dim: int | None) -> TokenBatch:

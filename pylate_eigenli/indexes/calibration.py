@@ -21,7 +21,7 @@ from ..spectral.settings import PRESETS
 from ..spectral.subspace import Subspaces
 from ..tokens import TokenBatch
 from ..vectors.encoder import SubspaceEncoder
-from ..vectors.packing import pack_queries
+from ..vectors.packing import pack_queries, packed_dim
 from ..vectors.ranking import top_k
 from .agreement import pseudo_queries, spread
 
@@ -62,7 +62,12 @@ class Calibration:
         return _CANDIDATES[self.chosen]
 
 
-def calibrate(encoder: SubspaceEncoder, documents: TokenBatch, in_rows: bool = True) -> Calibration:
+def calibrate(
+    encoder: SubspaceEncoder,
+    documents: TokenBatch,
+    in_rows: bool = True,
+    width: int | None = None,
+) -> Calibration:
     """Choose filter, standardisation and background for documents like those given.
 
     The preset ``"plus"`` is chosen unless another candidate is clearly better.
@@ -75,6 +80,9 @@ def calibrate(encoder: SubspaceEncoder, documents: TokenBatch, in_rows: bool = T
         The first documents of the collection.
     in_rows
         Whether the index keeps k directions of a document, or one vector with all of them.
+    width
+        Dimension that these vectors must have, because a projection was fitted to them. Only some
+        candidates have it: standardised tokens have one dimension more.
 
     Examples
     --------
@@ -84,13 +92,20 @@ def calibrate(encoder: SubspaceEncoder, documents: TokenBatch, in_rows: bool = T
     >>> calibrate(SubspaceEncoder.of(SpectralSettings()), few)
     Calibration(chosen='paper', agreements={})
     """
+    dim = encoder.transforms.dim(documents.dim)
+    candidates = {
+        name: options
+        for name, options in _CANDIDATES.items()
+        if width in (None, packed_dim(dim + options["standardise"]))
+    }
     if len(documents) < FEWEST_DOCUMENTS:
-        return Calibration("paper" if len(documents) < FEWEST_STANDARDISED else "plus", {})
+        usual = "paper" if len(documents) < FEWEST_STANDARDISED else "plus"
+        return Calibration(usual if usual in candidates else next(iter(candidates)), {})
     sample = documents.chosen(spread(len(documents), _DOCUMENTS).tolist())
     runs, owners = pseudo_queries(sample, _QUERIES, _LENGTHS)
     wanted = _best(maxsim_scores(runs, sample), owners)
     agreements = {}
-    for name, options in _CANDIDATES.items():
+    for name, options in candidates.items():
         candidate = encoder.with_settings(replace(encoder.settings, **options)).fitted_to(sample)
         found = _best(_scores(candidate, runs, sample, in_rows), owners)
         common = [len(np.intersect1d(a, b)) / len(a) for a, b in zip(wanted, found, strict=True)]

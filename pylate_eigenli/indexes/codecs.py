@@ -90,7 +90,9 @@ class Codec(ABC):
             return self._with(self.subspaces.fitted_to(tokens))
         codec = self
         if self.settings.auto:
-            calibration = calibrate(self.subspaces, tokens, in_rows)
+            projection = self.encoder.projection
+            width = None if projection is None else len(projection.mean)
+            calibration = calibrate(self.subspaces, tokens, in_rows, width)
             settings = replace(self.settings, **calibration.settings)
             codec = self._with(self.subspaces.with_settings(settings))
             codec = replace(codec, settings=settings, calibration=calibration)
@@ -191,7 +193,7 @@ class VectorCodec(Codec):
         return columns.with_labels(self._columns([], tokens, subspaces, vectors), 0)
 
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
-        if not self.fitted and self.encoder.projection is None and not self.settings.in_database:
+        if not self.fitted:
             self._check_width(tokens.dim)
         codec = self._learnt(tokens, in_rows=self.settings.keep_bases)
         subspaces = codec.subspaces.subspaces(tokens) if self.settings.keep_bases else None
@@ -220,11 +222,23 @@ class VectorCodec(Codec):
         return self.with_vectors(kept, vectors)
 
     def _check_width(self, dim: int) -> None:
+        """Refuse tokens of too many dimensions, or of others than a projection was fitted to."""
+        settings, projection = self.settings, self.encoder.projection
         width = packed_dim(self.dim(dim))
-        if width > _WIDEST:
+        if projection is not None:
+            # Standardised tokens have one dimension more.
+            possible = [width, packed_dim(self.dim(dim) + 1)] if settings.auto else [width]
+            if len(projection.mean) not in possible:
+                raise ValueError(
+                    f"the projection was fitted to vectors of {len(projection.mean):,} dimensions, "
+                    f"and tokens of {dim} make {' or '.join(f'{n:,}' for n in possible)}: fit it to "
+                    "the vectors() of an EigenLIIndex with the same preset"
+                )
+        elif width > _WIDEST and not settings.in_database:
             raise ValueError(
-                f"tokens of {dim} dimensions make vectors of {width:,}: shorten them with "
-                "token_projection=TokenProjection.fit(sample, 128), or use EigenLIIndex"
+                f"tokens of {dim} dimensions make vectors of {width:,}: use EigenLIIndex, or shorten "
+                "the tokens with EigenLISVIndex(..., token_projection="
+                "TokenProjection.fit(documents_embeddings, dim=128))"
             )
 
     def _measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> Self:

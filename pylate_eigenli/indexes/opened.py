@@ -1,22 +1,29 @@
-"""An index that is open: its settings, the state it shows and its size."""
+"""An index that is open: its settings, the state it shows, its size and what it keeps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Generic, NoReturn
+from typing import Any, ClassVar, Generic, Literal, NoReturn
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import Self
 
+from ..scores.explanation import spectrum
 from ..scores.interface import Base
 from ..spectral.settings import with_preset
 from ..storage import DocumentId, Snapshot
 from ..storage.ids import checked_id, checked_ids
+from ..tokens import collect
 from . import foreign_options
 from .calibration import Calibration
 from .collection import CodecT, Collection, SettingsT
 from .documents import DocumentStore
+from .inputs import grouped_ids, several
 from .settings import SpectralOptions
+
+_VECTOR_BYTES = 16 << 20
 
 
 class OpenedIndex(Base, Generic[SettingsT, CodecT]):
@@ -120,6 +127,105 @@ class OpenedIndex(Base, Generic[SettingsT, CodecT]):
     def missing(self, documents_ids: Iterable[DocumentId]) -> list[DocumentId]:
         """Return the ids that the index does not hold."""
         return self._documents.missing(self._snapshot, checked_ids(documents_ids))
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def vectors(
+        self, documents_ids: Iterable[DocumentId] | None = None, batch_size: int | None = None
+    ) -> Iterator[tuple[list[DocumentId], NDArray[np.float32]]]:
+        """Yield the single vectors of documents, whose inner products with queries are the scores.
+
+        Other search engines find what the index finds with these and :meth:`encode_queries`.
+
+        Parameters
+        ----------
+        documents_ids
+            By default all documents, in the order of insertion (of a database, in any order).
+        batch_size
+            Number of documents to yield at a time. By default 16 MB of vectors.
+
+        Yields
+        ------
+        A list of ids and their vectors, of shape (documents, D), float32; D is d (d + 1) / 2 unless
+        the index has projections.
+        """
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        state, ids = self._snapshot, None
+        if documents_ids is not None:
+            ids = checked_ids(several(documents_ids))
+        size = batch_size or max(1, _VECTOR_BYTES // (4 * (self.vector_dim or 1)))
+        codec = self._collection.codec(state)
+        for part in self._documents.columns(state, ids, size, kept=False):
+            yield part.ids(), codec.vectors(part, np.arange(len(part))).numpy()
+
+    def spectrum(self, document_embeddings: Any) -> NDArray[np.float32]:
+        """Return the spectrum of a document that the index takes its first k directions of.
+
+        Parameters
+        ----------
+        document_embeddings
+            Shape: (tokens, d).
+
+        Returns
+        -------
+        The non-zero eigenvalues of the second moment of the tokens, descending; of standardised
+        tokens, if the index standardises them. Shape: (rank,), float32.
+        """
+        state = self._snapshot
+        tokens = collect([document_embeddings], dim=self._collection.dim(state), device="cpu")
+        transforms = self._collection.codec(state).subspaces.transforms
+        return spectrum(transforms.documents(tokens).tokens)
+
+    @property
+    def vector_dim(self) -> int | None:
+        """Dimension D of the single vectors, None before the first document."""
+        state = self._snapshot
+        dim = self._collection.dim(state)
+        if dim is None:
+            return None
+        return self._collection.codec(state).width(dim)
+
+    def get_documents_embeddings(
+        self, documents_ids: Sequence[Sequence[DocumentId]]
+    ) -> list[list[NDArray[np.float32]]]:
+        """Return the token embeddings of documents, if the index keeps them.
+
+        Parameters
+        ----------
+        documents_ids
+            Lists of ids, for instance the candidates of several queries.
+
+        Returns
+        -------
+        In the structure of the ids, the tokens of each document. Shape: (tokens, d), float32.
+        """
+        groups = grouped_ids(documents_ids)
+        rows = iter(self._kept("tokens", [document_id for ids in groups for document_id in ids]))
+        return [[next(rows) for _ in ids] for ids in groups]
+
+    def bases(self, documents_ids: Iterable[DocumentId]) -> list[NDArray[np.float32]]:
+        """Return the bases of documents, if the index keeps them.
+
+        Parameters
+        ----------
+        documents_ids
+            Ids of documents.
+
+        Returns
+        -------
+        The directions of each document, times the root of their weights. Shape: (rank, d), float32.
+        """
+        return self._kept("bases", checked_ids(several(documents_ids)))
+
+    def _kept(
+        self, wanted: Literal["tokens", "bases"], ids: list[DocumentId]
+    ) -> list[NDArray[np.float32]]:
+        state = self._snapshot
+        self._collection.codec(state).settings.check_kept(wanted)
+        return self._documents.kept(state, ids)
+
+    # --- files --------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
         """Move on to what other processes have committed since; return whether anything changed."""

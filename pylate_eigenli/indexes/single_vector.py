@@ -53,7 +53,8 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         Whether to keep the bases, as float16, for re-ranking by ``"eigenli"`` without tokens.
     projection
         A fitted :class:`pylate_eigenli.SVProjection` to make the vectors shorter. It is saved
-        with the index and need not be given again.
+        with the index and need not be given again. Of the presets, ``"auto"`` chooses one whose
+        vectors it was fitted to.
     token_projection
         A fitted :class:`pylate_eigenli.TokenProjection` that is applied to tokens before anything
         else, for models whose d would make d (d + 1) / 2 too large. Saved as well.

@@ -19,7 +19,7 @@ from pydantic import (
 from typing_extensions import Self
 
 if TYPE_CHECKING:
-    from ..corpus.catalogue import Document
+    from ..corpus.document import Document
     from ..corpus.hits import Hit
 
 MAX_QUERIES = 64

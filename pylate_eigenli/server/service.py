@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
-from ..corpus.catalogue import Document
+from ..corpus.document import Document
 from ..corpus.hits import Answer, Hit
 from ..corpus.metadata import Where, checked
 from ..corpus.page_index import open_corpus

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
 from pylate_eigenli.cli.terminal import printable
-from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.text_index import TextIndex
 
 ESCAPES = "\x1b]0;title\x07\x1b[2J\x9b2J\x1b]52;c;aGk=\x07\r\x08\u202ered"

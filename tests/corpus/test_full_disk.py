@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from pylate_eigenli import EigenLIIndex, TextIndex
-from pylate_eigenli.corpus.catalogue import Document
 from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.storage.disk import RESERVE_NAME
 
 DOCUMENTS = [Document(f"d{i}", f"text {i} " * 50) for i in range(200)]

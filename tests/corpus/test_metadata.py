@@ -7,8 +7,9 @@ import time
 
 import pytest
 
-from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue, Document
+from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue
 from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.text_index import TextIndex
 
 TEXTS = ["the apple is a red fruit", "the sky is blue", "the sea is blue water", "green grass"]

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pylate_eigenli import EigenLISVIndex, TokenProjection
 from pylate_eigenli.corpus import page_index
-from pylate_eigenli.corpus.catalogue import Catalogue, Document
+from pylate_eigenli.corpus.catalogue import Catalogue
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.page_index import PageIndex, open_corpus
 from pylate_eigenli.corpus.pages import PageReader
 from pylate_eigenli.corpus.text_index import TextIndex

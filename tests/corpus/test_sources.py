@@ -15,7 +15,7 @@ import pytest
 from helpers.tiny_model import words_tokenizer
 
 from pylate_eigenli.corpus import readers, sources
-from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.hits import snippet
 from pylate_eigenli.corpus.passages import Cutter
 from pylate_eigenli.corpus.readers import read_html, read_markdown

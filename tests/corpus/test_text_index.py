@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from pylate_eigenli import IndexFormatError, UnknownDocumentError
-from pylate_eigenli.corpus import catalogue
-from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue, Document
+from pylate_eigenli.corpus import catalogue_file
+from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue
 from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.hits import snippet
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.errors import IndexLockedError
@@ -277,7 +278,9 @@ class TestFirstWrite:
         store = Catalogue(tmp_path)
         with monkeypatch.context() as patch:
             patch.setattr(
-                catalogue, "_SCHEMA", (*catalogue._SCHEMA[:2], "and now for something else")
+                catalogue_file,
+                "_SCHEMA",
+                (*catalogue_file._SCHEMA[:2], "and now for something else"),
             )
             with pytest.raises(sqlite3.OperationalError):
                 store.put(DOCUMENTS, since=1)
@@ -452,7 +455,7 @@ class TestFailedCommits:
     ):
         """SQLite would undo in one file what a process had begun in another."""
         before = index.answers(["red"])[0].hits
-        index.catalogue.set_aside(index.index.generation)
+        index.catalogue.file.set_aside(index.index.generation)
         index.catalogue.path.write_bytes(b"half a file")
         index.catalogue.path.with_name(f"texts.sqlite{suffix}").write_bytes(b"half a journal")
         with TextIndex(index.path) as again:

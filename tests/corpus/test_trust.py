@@ -14,8 +14,9 @@ from typer.testing import CliRunner
 
 from pylate_eigenli import EigenLISVIndex
 from pylate_eigenli.cli import app
-from pylate_eigenli.corpus.catalogue import Catalogue, Document
+from pylate_eigenli.corpus.catalogue import Catalogue
 from pylate_eigenli.corpus.committing import verify
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.page_index import open_corpus
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.indexes import databases

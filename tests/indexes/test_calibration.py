@@ -113,7 +113,7 @@ def test_tokens_of_many_dimensions_are_refused_with_the_remedy(tmp_path):
 
 
 def test_subspaces_of_tokens_of_many_dimensions_are_calibrated(tmp_path):
-    documents = torch.nn.functional.normalize(torch.randn(FEWEST_DOCUMENTS, 6, 4096), dim=-1)
+    documents = torch.nn.functional.normalize(torch.randn(FEWEST_DOCUMENTS, 6, 640), dim=-1)
     index = EigenLIIndex(str(tmp_path), k=4, show_progress=False)
     index.add_documents(range(len(documents)), documents)
     assert index.calibration is not None

@@ -176,6 +176,39 @@ class TestProjection:
         assert overlap(index(queries, k=10), plain(queries, k=10)) >= 0.95
         assert ids(index(queries, k=5, rerank="eigenli")) == ids(index(queries, k=5))
 
+    @pytest.mark.parametrize("fitted_to", ["plus", "paper"])
+    def test_chooses_among_the_presets_whose_vectors_it_was_fitted_to(
+        self, tmp_path, documents, queries, fitted_to
+    ):
+        given = {"show_progress": False, "preset": fitted_to}
+        subspaces = EigenLIIndex(str(tmp_path), "subspaces", k=K, **given)
+        subspaces.add_documents(range(300), documents)
+        projection = SVProjection.fit((vectors for _, vectors in subspaces.vectors()), 256)
+        for number in (10, 300):
+            name = f"projected {number}"
+            index = EigenLISVIndex(str(tmp_path), name, projection=projection, show_progress=False)
+            index.add_documents(range(number), documents[:number])
+            assert index.settings.standardise == (fitted_to == "plus")
+            assert EigenLISVIndex(str(tmp_path), name)(queries) == index(queries)
+        other = {"plus": "paper", "paper": "plus"}[fitted_to]
+        index = EigenLISVIndex(str(tmp_path), "other", preset=other, projection=projection)
+        with pytest.raises(ValueError, match=r"fitted to vectors of .* same preset"):
+            index.add_documents(range(300), documents)
+        assert index.generation == 0
+
+    @pytest.mark.parametrize("d", [640, 4096])
+    def test_of_tokens_serves_the_default_of_models_of_large_dimension(self, tmp_path, d):
+        generator = torch.Generator().manual_seed(0)
+        tokens = torch.randn(60, 4, d, generator=generator) + 1
+        documents = torch.nn.functional.normalize(tokens, dim=-1)
+        directions = torch.linalg.qr(documents[::3, 0].mT)[0].mT.contiguous()
+        projection = TokenProjection(directions, energy=0.5)  # fitting takes minutes for 4,096
+        index = EigenLISVIndex(str(tmp_path), token_projection=projection, show_progress=False)
+        index.add_documents(range(60), documents)
+        assert index.settings.standardise
+        reopened = EigenLISVIndex(str(tmp_path))
+        assert [[hits[0]["id"]] for hits in reopened(documents[:5])] == [[i] for i in range(5)]
+
 
 class TestReopening:
     @pytest.mark.parametrize("backend", ["faiss", "voyager"])

@@ -117,7 +117,7 @@ EigenLIScores(k=4)(queries, documents[:4, None].requires_grad_()).sum().backward
         program = """
 import torch
 from pylate_eigenli import TextIndex
-from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.document import Document
 with TextIndex(sys.argv[2], k=2) as index:
     index.add_documents([Document("a", "red")], [torch.eye(8)[:3]])
 from pylate_eigenli.cli import main; main()

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from pylate_eigenli import TextIndex, open_index
-from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.models.text_encoder import TextEncoder
 from pylate_eigenli.models.text_models import installed_library
 

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.load import serving
 from helpers.served import TEXTS, TOKEN
 
-from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.text_index import TextIndex
 
 

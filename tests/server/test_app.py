@@ -14,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 from helpers.served import TOKEN
 
-from pylate_eigenli.corpus.catalogue import Document
+from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.server import app as serving
 from pylate_eigenli.server.parsing import SMALL
