@@ -22,6 +22,7 @@ from ..tokens import TokenBatch, offsets_of
 from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
 from ..vectors.projection import SVProjection, TokenProjection
+from ..vectors.quantization import Approximation
 from . import columns
 from .agreement import DOCUMENTS, ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, spread
 from .calibration import Calibration, calibrate
@@ -247,7 +248,7 @@ class VectorCodec(Codec):
         plain = Queries(runs, self.subspaces.transforms.queries(runs))
         queries = torch.from_numpy(self.encoder.encode_queries(plain).vectors)
         chosen = np.union1d(spread(len(vectors), DOCUMENTS), owners)
-        coded = torch.from_numpy(self.scores(documents, chosen, queries))
+        coded = torch.from_numpy(self.approximate_scores(documents, chosen, queries).scores)
         agreed = agreement(queries @ vectors[chosen].mT, coded, np.searchsorted(chosen, owners))
         if agreed < ENOUGH:
             warnings.warn(
@@ -273,6 +274,13 @@ class VectorCodec(Codec):
         """Return the inner products of queries (m, width) with such vectors. Shape: (m, chosen)."""
         stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
         return stored.scores(queries, self.encoder.axis, self.encoder.mean_row)
+
+    def approximate_scores(
+        self, rows: Rows, chosen: slice | NDArray[np.int64], queries: Tensor
+    ) -> Approximation:
+        """Return what :meth:`scores` returns, faster, and how far it may be off."""
+        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
+        return stored.approximate_scores(queries, self.encoder.axis, self.encoder.mean_row)
 
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
         return self.encoder.uncentred(self.read(rows, documents))

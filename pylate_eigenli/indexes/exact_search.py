@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -35,7 +34,8 @@ from ..spectral.background import Queries
 from ..storage import Segment, Snapshot
 from ..tokens import TokenBatch
 from ..vectors.packing import pack, pack_queries, pack_subspaces, packed_dim
-from ..vectors.quantization import Codes, code_width
+from ..vectors.quantization import Approximation, Codes, code_width
+from ..vectors.ranking import finalists
 from ..vectors.row_scores import subspace_scores
 from . import columns
 from .documents import Allowed, SearchRequest
@@ -93,17 +93,14 @@ class Panel:
         """The memory the panel takes."""
         return self._codes.values.nbytes + self._codes.scales.nbytes
 
-    def scores(self, queries: Tensor) -> NDArray[np.float32]:
-        """Return approximate scores of packed queries (n, d (d + 1) / 2). Shape: (n, documents)."""
-        moved = (queries @ self._dither).numpy()[:, None] * self._codes.scales
-        return np.asarray(self._codes.scores(queries) - moved)
-
-    def margin(self, queries: Tensor) -> NDArray[np.float64]:
-        """Return how far from the truth a score of each query may be. Shape: (n,)."""
+    def scores(self, queries: Tensor) -> Approximation:
+        """Return approximate scores of packed queries (n, d (d + 1) / 2)."""
+        scores, margins = self._codes.approximate_scores(queries)
+        scores -= (queries @ self._dither).numpy()[:, None] * self._codes.scales
         norms = torch.linalg.vector_norm(queries, dim=1).double().numpy()
         # Rounding to a step s is off by s / sqrt(12) on average.
         deviation = float(self._codes.scales.max(initial=0.0)) / math.sqrt(12)
-        return np.asarray(_DEVIATIONS * deviation * norms)
+        return Approximation(scores, margins + _DEVIATIONS * deviation * norms)
 
 
 class ExactSearch:
@@ -144,7 +141,10 @@ class ExactSearch:
             candidates = dict(enumerate(allowed or ()))
             screens = self._screen(snapshot, queries.chosen(screened))
             for i, scores, margin in zip(screened, *screens, strict=True):
-                candidates[i] = _finalists(scores, margin, k, candidates.get(i))
+                chosen = candidates.get(i)
+                of_chosen = scores if chosen is None else scores[chosen]
+                best = finalists(of_chosen, margin, k)
+                candidates[i] = best if chosen is None else chosen[best]
             for i in chunk:
                 yield self._best(snapshot, tokens[i], queries.against_query(i), candidates[i], k)
 
@@ -165,8 +165,8 @@ class ExactSearch:
             target = scores[:, start : start + segment.n_documents]
             panel = self._panel(segment, batch.dim)
             if panel is not None:
-                target[:] = panel.scores(packed)
-                margins = np.maximum(margins, panel.margin(packed) + _FLOAT_MARGIN * mass)
+                target[:], of_panel = panel.scores(packed)
+                margins = np.maximum(margins, of_panel + _FLOAT_MARGIN * mass)
             else:
                 self._score_blocks(segment, batch, packed, against is None, target)
             target[:, ~segment.alive] = -np.inf
@@ -240,18 +240,3 @@ class ExactSearch:
                 bases, segment.offsets, floors, local, query, against
             )
         return Hits.best(candidates, scores, k)
-
-
-def _finalists(
-    scores: NDArray[np.float32], margin: float, k: int, candidates: NDArray[np.int64] | None
-) -> NDArray[Any]:
-    """Return the sorted rows that may be among the best k given scores correct to the margin."""
-    if candidates is not None:
-        scores = scores[candidates]
-    if k < len(scores):
-        bar = torch.topk(torch.from_numpy(scores), k).values[-1].item() - 2 * margin
-    else:
-        bar = -np.inf
-    # The dead are at -inf: never finalists, even when all of the living are.
-    rows = np.flatnonzero((scores >= bar) & (scores > -np.inf))
-    return rows if candidates is None else candidates[rows]

@@ -1,4 +1,8 @@
-"""Search among single vectors: candidates of an ANN structure, and a scan of all it does not cover."""
+"""Search among single vectors: candidates of an ANN structure, and a scan of all it does not cover.
+
+Codes are scanned with rounded queries. All that could be among the best, given how far such scores
+may be off, is then scored with the queries themselves.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from ..storage import Snapshot
+from ..vectors.quantization import Approximation
+from ..vectors.ranking import finalists
 from .ann.accelerator import Accelerator
 from .codecs import VectorCodec
 from .collection import Collection
@@ -67,27 +73,27 @@ class VectorSearch:
         at_once = int(np.clip(_SCORES_BYTES // (4 * max(int(state.starts[-1]), 1)), 1, 128))
         for begin in range(0, len(vectors), at_once):
             part = vectors[begin : begin + at_once]
-            for i, scan in enumerate(_scan(state, codec, scanned_from, part), begin):
-                living = np.flatnonzero(scan > -np.inf)
-                covered = np.sort(found[i])  # all of them are before what was scanned
-                scores = _scored(state, codec, covered, vectors[i : i + 1])
-                rows = np.concatenate([covered, living + scanned_from])
-                yield rows, np.concatenate([scores, scan[living]])
+            scanned = zip(*_scan(state, codec, scanned_from, part), strict=True)
+            for i, (scores, margin) in enumerate(scanned, begin):
+                best = finalists(scores, margin, request.depth) + scanned_from
+                # All that the ANN structure covers are before what was scanned.
+                rows = np.concatenate([np.sort(found[i]), best])
+                yield rows, _scored(state, codec, rows, vectors[i : i + 1])
 
 
-def _scan(
-    state: Snapshot, codec: VectorCodec, begin: int, vectors: torch.Tensor
-) -> NDArray[np.float32]:
-    """Return the scores of all global rows from ``begin`` on, -inf for the dead."""
+def _scan(state: Snapshot, codec: VectorCodec, begin: int, vectors: torch.Tensor) -> Approximation:
+    """Return approximate scores of all global rows from ``begin`` on, -inf for the dead."""
+    margins = np.zeros(len(vectors))
     scores = np.full((len(vectors), int(state.starts[-1]) - begin), -np.inf, np.float32)
     for start, segment in zip(state.starts.tolist(), state.segments, strict=False):
         first = max(begin - start, 0)
         if first >= segment.n_documents:
             continue
         target = scores[:, start + first - begin : start + segment.n_documents - begin]
-        target[:] = codec.scores(segment, slice(first, None), vectors)
+        target[:], off = codec.approximate_scores(segment, slice(first, None), vectors)
         target[:, ~segment.alive[first:]] = -np.inf
-    return scores
+        margins = np.maximum(margins, off)
+    return Approximation(scores, margins)
 
 
 def _scored(

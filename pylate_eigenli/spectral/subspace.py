@@ -29,9 +29,10 @@ from torch import Tensor
 
 from ..tokens import TokenBatch, collect, offsets_of
 from .filters import Hard, Spectra, SpectralFilter, as_filter
-from .kernels.eigensolver import orient, solve
+from .kernels.eigensolver import solve
 from .kernels.moments import TOKENS_PER_PART
 from .kernels.threads import for_ranges
+from .kernels.tiers import Tiered
 
 ShortDocuments = Literal["fill", "truncate"]
 
@@ -206,8 +207,8 @@ Solution = tuple[Tensor, Tensor, "np.ndarray[Any, np.dtype[np.int64]]"]
 def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) -> Solution:
     """Solve float32 documents with the compiled solver, in parallel tasks of a few documents.
 
-    LAPACK solves the documents on which the compiled solver fails, and all float64 documents,
-    because the compiled bisection has float32 precision.
+    LAPACK solves the documents on which the compiled solver fails, all documents as long as it is
+    not compiled, and all float64 documents, because the compiled bisection has float32 precision.
     """
     tokens = batch.tokens.contiguous().numpy()
     n = len(batch)
@@ -217,21 +218,42 @@ def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) ->
 
     def task(part: slice) -> None:
         owned = batch.offsets[part.start : part.stop + 1]
-        solve(tokens, owned, k, tolerances[part], bases[part], values[part], ranks[part])
+        arguments = tokens, owned, k, tolerances[part], bases[part], values[part], ranks[part]
+        if tokens.dtype == np.float32:
+            _solver(*arguments)
+        _solve_by_lapack(*arguments)
 
-    if tokens.dtype == np.float32:
-        for_ranges(task, n, _DOCUMENTS_PER_TASK)
+    for_ranges(task, n, _DOCUMENTS_PER_TASK)
+    return torch.from_numpy(bases), torch.from_numpy(values).to(batch.tokens.dtype), ranks
+
+
+def _solve_by_lapack(
+    tokens: NDArray[Any],
+    offsets: NDArray[np.int64],
+    k: int,
+    tolerances: NDArray[np.float64],
+    bases: NDArray[Any],
+    values: NDArray[np.float64],
+    ranks: NDArray[np.int64],
+) -> None:
+    """Solve the documents of rank -1; parameters as for the compiled solver."""
+    d = tokens.shape[1]
     for i in np.flatnonzero(ranks < 0):
-        x = batch.tokens[int(batch.offsets[i]) : int(batch.offsets[i + 1])].double()
+        x = torch.from_numpy(tokens[offsets[i] : offsets[i + 1]]).double()
         moment = sum(part.mT @ part for part in torch.split(x, _TOKENS_PER_PRODUCT))
         eigenvalues, vectors = torch.linalg.eigh(moment)
-        order = range(batch.dim - 1, max(batch.dim - 1 - min(k, len(x)), -1), -1)
+        order = range(d - 1, max(d - 1 - min(k, len(x)), -1), -1)
         chosen = [j for j in order if eigenvalues[j] > tolerances[i] * eigenvalues[-1]]
+        directions = vectors[:, chosen].T.numpy()
+        largest = np.abs(directions).argmax(1)[:, None]
+        # Largest components are positive, which makes results reproducible.
+        signs = np.where(np.take_along_axis(directions, largest, 1) < 0, -1, 1)
         ranks[i] = len(chosen)
-        bases[i, : len(chosen)] = vectors[:, chosen].T.numpy()
+        bases[i, : len(chosen)] = directions * signs
         values[i, : len(chosen)] = eigenvalues[chosen].numpy()
-        orient(bases[i], len(chosen))
-    return torch.from_numpy(bases), torch.from_numpy(values).to(batch.tokens.dtype), ranks
+
+
+_solver = Tiered(solve, _solve_by_lapack)
 
 
 def solve_batched(

@@ -20,6 +20,7 @@ from ..spectral.kernels.compiled import precise, reordered
 from ..spectral.kernels.moments import BLOCK, in_whole_lanes, padded, second_moment
 from ..spectral.kernels.simd import LANES, load, splat, store
 from ..spectral.kernels.threads import for_ranges
+from ..spectral.kernels.tiers import Tiered
 from ..tokens import TokenBatch
 from .packing import pack, packed_dim
 
@@ -60,11 +61,10 @@ def _negative_inverse(a: Any) -> None:
     for p in range(0, n, _PIVOTS):
         _invert_pivots(a, p, inverse)
         for q in range(_PIVOTS):
-            for c in range(p):
+            for c in range(p + q):
                 u[q, c] = a[c, p + q]
-            u[q, p:] = a[p + q, p:]
-            for c in range(p, p + q):
-                u[q, c] = a[c, p + q]
+            for c in range(p + q, n):
+                u[q, c] = a[p + q, c]
         for q in range(_PIVOTS):
             k0, k1 = splat(np.float32(inverse[q, 0])), splat(np.float32(inverse[q, 1]))
             k2, k3 = splat(np.float32(inverse[q, 2])), splat(np.float32(inverse[q, 3]))
@@ -83,7 +83,8 @@ def _negative_inverse(a: Any) -> None:
         for q in range(_PIVOTS):
             for c in range(p):
                 a[c, p + q] = v[q, c]
-            a[p + q, p:] = v[q, p:]
+            for c in range(p, n):
+                a[p + q, c] = v[q, c]
             for c in range(_PIVOTS):
                 a[p + q, p + c] = -inverse[q, c]
 
@@ -149,17 +150,33 @@ def soft_vectors(batch: TokenBatch, taus: NDArray[np.float64]) -> Tensor:
     """
     tokens = batch.tokens.float().cpu().contiguous().numpy()
     out = np.empty((len(batch), packed_dim(batch.dim)), np.float32)
-    precise = np.ones(len(batch), np.bool_)
+    precise = np.zeros(len(batch), np.bool_)
 
     def task(part: slice) -> None:
         owned = batch.offsets[part.start : part.stop + 1]
-        _soft(tokens, owned, taus[part], out[part], precise[part])
+        arguments = tokens, owned, taus[part], out[part], precise[part]
+        _compiled_soft(*arguments)
+        _soft_by_lapack(*arguments)
 
     for_ranges(task, len(out), _DOCUMENTS_PER_TASK)
-    for i in np.flatnonzero(~precise):
-        x = torch.from_numpy(tokens[batch.offsets[i] : batch.offsets[i + 1]]).double()
-        out[i] = pack(_soft_projector(x, taus[i])[None])[0].numpy()
     return torch.from_numpy(out)
+
+
+def _soft_by_lapack(
+    tokens: NDArray[np.float32],
+    offsets: NDArray[np.int64],
+    taus: NDArray[np.float64],
+    out: NDArray[np.float32],
+    precise: NDArray[np.bool_],
+) -> None:
+    """Make the vectors that are not precise yet; parameters as for the compiled kernel."""
+    for i in np.flatnonzero(~precise):
+        x = torch.from_numpy(tokens[offsets[i] : offsets[i + 1]]).double()
+        out[i] = pack(_soft_projector(x, taus[i])[None])[0].numpy()
+        precise[i] = True
+
+
+_compiled_soft = Tiered(_soft, _soft_by_lapack)
 
 
 def _soft_projector(x: Tensor, tau: float) -> Tensor:

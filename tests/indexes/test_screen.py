@@ -90,8 +90,9 @@ class TestMargin:
         batch = collect(queries)
         packed = pack_moments(batch)
         mass = np.array([float(q.square().sum()) for q in batch])
-        allowed = panel.margin(packed) + FLOAT_NOISE * mass
-        error = np.abs(panel.scores(packed) - exact(queries, bases, floors))
+        scores, margins = panel.scores(packed)
+        allowed = margins + FLOAT_NOISE * mass
+        error = np.abs(scores - exact(queries, bases, floors))
         assert (error <= allowed[:, None]).all()
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -104,15 +105,17 @@ class TestMargin:
         queries = [(q / np.linalg.norm(q)).astype(np.float32) for q in queries]
         panel = build(bases, np.zeros(len(bases)))
         packed = pack_moments(collect(queries))
-        error = panel.scores(packed) - exact(queries, bases, np.zeros(len(bases)))
+        scores, margins = panel.scores(packed)
+        error = scores - exact(queries, bases, np.zeros(len(bases)))
         # Eight deviations are what the margin allows; thousands of errors reach five at most.
-        assert np.abs(error / panel.margin(packed)[:, None]).max() < 5 / 8
+        assert np.abs(error / margins[:, None]).max() < 5 / 8
 
     def test_grows_with_the_query(self):
         rng = np.random.default_rng(0)
         panel = build(random_bases(rng, 5, 8), np.zeros(5))
         packed = pack_moments(collect([unit_rows(rng, 3, 8)]))
-        np.testing.assert_allclose(panel.margin(4 * packed), 4 * panel.margin(packed), rtol=1e-6)
+        fourfold, once = panel.scores(4 * packed).margins, panel.scores(packed).margins
+        np.testing.assert_allclose(fourfold, 4 * once, rtol=1e-6)
 
 
 class TestScores:
@@ -120,26 +123,27 @@ class TestScores:
         rng = np.random.default_rng(0)
         panel = build(random_bases(rng, 700, 16), rng.random(700))
         packed = pack_moments(collect([unit_rows(rng, n, 16) for n in range(1, 11)]))
-        together = panel.scores(packed)
+        together = panel.scores(packed).scores
         assert together.shape == (10, 700)
         for size in (1, 2, 3, 4, 5):
-            parts = [panel.scores(packed[i : i + size]) for i in range(0, 10, size)]
+            parts = [panel.scores(packed[i : i + size]).scores for i in range(0, 10, size)]
             np.testing.assert_allclose(np.concatenate(parts), together, rtol=0, atol=2e-5)
 
     def test_documents_are_scored_alike_wherever_they_are(self):
         rng = np.random.default_rng(0)
         bases, floors = random_bases(rng, 2500, 6), rng.random(2500)
         packed = pack_moments(collect([unit_rows(rng, 3, 6)]))
-        together = build(bases, floors).scores(packed)
+        together = build(bases, floors).scores(packed).scores
         for i in (0, 1023, 1024, 2499):
-            alone = build(bases[i : i + 1], floors[i : i + 1]).scores(packed)
+            alone = build(bases[i : i + 1], floors[i : i + 1]).scores(packed).scores
             np.testing.assert_allclose(alone[:, 0], together[:, i], atol=1e-6)
 
     def test_a_panel_of_nothing_has_no_scores(self):
         panel = Panel(torch.zeros(0, 6), np.zeros(1, np.int64), np.zeros(0, np.float32))
         packed = pack_moments(collect([unit_rows(np.random.default_rng(0), 3, 6)] * 5))
-        assert panel.scores(packed).shape == (5, 0)
-        assert panel.margin(packed).tolist() == [0] * 5
+        scores, margins = panel.scores(packed)
+        assert scores.shape == (5, 0)
+        assert margins.tolist() == [0] * 5
 
 
 class TestMemory:

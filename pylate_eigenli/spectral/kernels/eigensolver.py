@@ -160,7 +160,8 @@ def solve(
         tridiagonalise(a, n, diagonal, off, v, tau)
         width = largest_eigenvalues(diagonal[:n], off, wanted, start)
         found = values[document, :wanted]
-        found[:] = start[:wanted]
+        for r in range(wanted):
+            found[r] = start[r]
         eigenvectors(diagonal[:n], off, found, settled, z)
         rank = 0
         while rank < wanted and found[rank] > tolerances[document] * found[0]:
@@ -181,10 +182,12 @@ def solve(
             continue
         ranks[document] = rank
         reflect_back(v, tau, n, back)
-        basis = bases[document]
+        directions = back
         if dual:
             _lift(x, back, rank, lifted)
-            basis[:rank] = lifted[:rank, :d]
-        else:
-            basis[:rank] = back[:rank, :d]
+            directions = lifted
+        basis = bases[document]
+        for r in range(rank):
+            for j in range(d):
+                basis[r, j] = directions[r, j]
         orient(basis, rank)

@@ -32,12 +32,22 @@ def padded(n: int, step: int) -> int:
 @precise
 def in_whole_lanes(x: Any, buffer: Any) -> Any:
     """Copy x to the buffer, pad both axes with zeros to whole lanes, and return the view."""
-    m, d = x.shape
-    whole = buffer[: padded(m, LANES)]
-    whole[:m, :d] = x
-    whole[m:] = 0
-    whole[:, d:] = 0
+    whole = buffer[: padded(x.shape[0], LANES)]
+    copy_padded(x, whole)
     return whole
+
+
+@precise
+def copy_padded(x: Any, out: Any) -> None:
+    """Copy the entries of x to out and fill the rest of out with zeros.
+
+    An assignment to a slice does so too, but takes seconds to compile: numba adds the error message
+    for shapes that do not match.
+    """
+    m, d = x.shape
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[i, j] = x[i, j] if i < m and j < d else np.float32(0)
 
 
 @precise

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from llvmlite import binding, ir
@@ -30,7 +31,7 @@ _FLAGS = ("contract",)
 
 
 class Lanes(types.Type):
-    """Numba type of a SIMD vector of float32 or float64."""
+    """Numba type of a SIMD vector of float32, float64 or uint64."""
 
     def __init__(self, dtype: Any, width: int) -> None:
         super().__init__(name=f"Lanes({dtype}, {width})")
@@ -38,7 +39,11 @@ class Lanes(types.Type):
         self.width = width
 
 
-_SCALARS = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+_SCALARS = {
+    types.float32: ir.FloatType(),
+    types.float64: ir.DoubleType(),
+    types.uint64: ir.IntType(64),
+}
 
 
 def _vector(lanes: Lanes) -> Any:
@@ -89,6 +94,47 @@ def _of_width(width: int) -> tuple[Any, Any]:
 load, splat = _of_width(LANES)
 load_eight, splat_eight = _of_width(8)
 load_four, _ = _of_width(4)
+
+WORDS = Lanes(types.uint64, 8)
+BYTES = 64
+"""Number of bytes of the eight words that :func:`load_words` reads."""
+
+
+@_intrinsic  # type: ignore[misc]
+def load_words(_typing: Any, array: Any, index: Any) -> Any:
+    """Return 64 bytes of a contiguous array of bytes as eight words."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        at = _pointer(context, builder, signature, args[0], args[1], WORDS)
+        return builder.load(at, align=1)
+
+    return WORDS(array, types.intp), generate
+
+
+@_intrinsic  # type: ignore[misc]
+def add_common_bits(_typing: Any, count: Any, x: Any, y: Any) -> Any:
+    """Add to each word of count the number of bits that are set in both x and y."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        words = _vector(count)
+        ctpop = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, ir.FunctionType(words, [words]), f"llvm.ctpop.v{count.width}i64"
+        )
+        return builder.add(args[0], builder.call(ctpop, [builder.and_(args[1], args[2])]))
+
+    return count(count, x, y), generate
+
+
+@_intrinsic  # type: ignore[misc]
+def total_words(_typing: Any, value: Any) -> Any:
+    """Return the sum of eight words."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        lane = ir.IntType(32)
+        words = [builder.extract_element(args[0], lane(i)) for i in range(value.width)]
+        return reduce(builder.add, words)
+
+    return types.int64(value), generate
 
 
 @_intrinsic  # type: ignore[misc]

@@ -1,0 +1,200 @@
+"""Approximate scores of all codes, fast, and how far they may be off.
+
+The scan rounds queries to integers. What a rounded query does not have is known, and by Cauchy and
+Schwarz its inner product with a vector is at most the product of their lengths: so the scan can say
+by how much a score may be off, and whoever wants the best documents scores those that could be
+among them exactly.
+
+Codes of 8 bits, and of 4 bits for many queries, are multiplied as bytes by NumKong, if it is
+installed (it is with PyLate). Otherwise bits are counted: a code of any width is a string of bits, each of which weighs as much as
+its dimension in the query, times a power of two. *Planes* hold the bits of these weights, and ::
+
+    sum_i q_i u_i  =  sum_r 2^r |code & plane_r|
+
+where the last plane counts as negative, as in all two's complements.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..spectral.kernels.compiled import precise
+from ..spectral.kernels.simd import BYTES, add_common_bits, load_words, splat_eight, total_words
+from ..spectral.kernels.threads import for_ranges
+
+numkong: ModuleType | None
+try:
+    import numkong
+except ImportError:
+    numkong = None
+
+_BYTE_LEVELS = 15  # bits of a rounded query, besides the sign, if codes are multiplied
+_FEW_QUERIES = 4  # so few are compared with bits sooner than codes of 4 bits become bytes
+_TASK_BYTES = 1 << 20
+_BLOCK_BYTES = 1 << 17  # of codes that stay in the cache while all queries are compared with them
+# Sums of float32, here and where scores are exact, are off by this much of the product of lengths.
+_FLOAT_ERROR = 4e-6
+
+
+class RoundedQueries(NamedTuple):
+    """Queries as integers: query i is about ``steps[i] * levels[i]``, off by ``errors[i]``.
+
+    ``levels`` has shape (n, D), ``errors`` the lengths of what rounding has taken away.
+    """
+
+    levels: NDArray[np.int32]
+    steps: NDArray[np.float32]
+    errors: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, queries: NDArray[np.float32], bits: int) -> RoundedQueries:
+        """Round queries (n, D) to integers of so many bits and a sign."""
+        top = (1 << bits) - 1
+        steps = np.abs(queries).max(axis=1, initial=0, keepdims=True) / np.float32(top)
+        steps[steps == 0] = 1
+        levels = np.rint(queries / steps)
+        rest = np.linalg.norm(queries - steps * levels, axis=1)
+        lengths = np.linalg.norm(queries, axis=1)
+        return cls(levels.astype(np.int32), steps[:, 0], rest + _FLOAT_ERROR * lengths)
+
+
+@precise
+def _count(codes: Any, planes: Any, scales: Any, step: Any, constant: Any, out: Any) -> None:
+    """Write scale (step sum_r 2^r |code & planes[r]| - constant) of all codes (n, bytes) to out.
+
+    Planes have zeros up to whole vectors of bytes.
+    """
+    n, width = codes.shape
+    last = planes.shape[0] - 1
+    whole = width // BYTES * BYTES
+    rest = np.zeros((4, BYTES), np.uint8)
+    none = splat_eight(np.uint64(0))
+    for begin in range(0, n, 4):
+        # Four codes at a time, so that a plane is read for all of them; at the end some are equal.
+        i1, i2, i3 = min(begin + 1, n - 1), min(begin + 2, n - 1), min(begin + 3, n - 1)
+        c0, c1, c2, c3 = codes[begin], codes[i1], codes[i2], codes[i3]
+        for c in range(width - whole):
+            rest[0, c], rest[1, c] = c0[whole + c], c1[whole + c]
+            rest[2, c], rest[3, c] = c2[whole + c], c3[whole + c]
+        t0 = t1 = t2 = t3 = 0
+        for r in range(last + 1):
+            plane = planes[r]
+            s0 = s1 = s2 = s3 = none
+            for c in range(0, whole, BYTES):
+                p = load_words(plane, c)
+                s0 = add_common_bits(s0, load_words(c0, c), p)
+                s1 = add_common_bits(s1, load_words(c1, c), p)
+                s2 = add_common_bits(s2, load_words(c2, c), p)
+                s3 = add_common_bits(s3, load_words(c3, c), p)
+            if whole < width:
+                p = load_words(plane, whole)
+                s0 = add_common_bits(s0, load_words(rest[0], 0), p)
+                s1 = add_common_bits(s1, load_words(rest[1], 0), p)
+                s2 = add_common_bits(s2, load_words(rest[2], 0), p)
+                s3 = add_common_bits(s3, load_words(rest[3], 0), p)
+            weight = -(1 << r) if r == last else 1 << r
+            t0, t1 = t0 + weight * total_words(s0), t1 + weight * total_words(s1)
+            t2, t3 = t2 + weight * total_words(s2), t3 + weight * total_words(s3)
+        out[i3] = scales[i3] * (step * t3 - constant)
+        out[i2] = scales[i2] * (step * t2 - constant)
+        out[i1] = scales[i1] * (step * t1 - constant)
+        out[begin] = scales[begin] * (step * t0 - constant)
+
+
+def _plane_levels(bits: int) -> int:
+    """Return the bits of a rounded query, besides the sign, if bits of codes are counted.
+
+    Codes of more bits are compared with more, as their margin supposes entries that few of them have.
+    """
+    return 10 + bits // 2
+
+
+def _planes(levels: NDArray[np.int32], bits: int, width: int) -> NDArray[np.uint8]:
+    """Return the planes of one rounded query (D,). Shape: (planes, bytes)."""
+    padded = np.zeros((8 // bits, width), np.int32)
+    padded.reshape(-1)[: len(levels)] = levels
+    # By the bits of a byte, lowest first: those of its first dimension, of its second, and so on.
+    weights = (padded[:, None, :] << np.arange(bits, dtype=np.int32)[:, None]).reshape(8, width)
+    count = _plane_levels(bits) + bits
+    planes = np.zeros((count, -(-width // BYTES) * BYTES), np.uint8)
+    for r in range(count):
+        planes[r, :width] = np.packbits((weights >> r) & 1, axis=0, bitorder="little")[0]
+    return planes
+
+
+def _scan_bits(
+    values: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    bits: int,
+    rounded: RoundedQueries,
+    out: NDArray[np.float32],
+) -> None:
+    n, width = values.shape
+    middle = ((1 << bits) - 1) / 2
+    planes = [_planes(levels, bits, width) for levels in rounded.levels]
+    constants = middle * rounded.steps * rounded.levels.sum(1, dtype=np.int64)
+    at_once = max(4, _BLOCK_BYTES // width) if len(planes) > 1 else n
+
+    def task(part: slice) -> None:
+        for begin in range(part.start, part.stop, at_once):
+            block = slice(begin, min(begin + at_once, part.stop))
+            for i, plane in enumerate(planes):
+                step, constant = rounded.steps[i], constants[i]
+                _count(values[block], plane, scales[block], step, constant, out[i, block])
+
+    for_ranges(task, n, max(4, _TASK_BYTES // width))
+
+
+def _scan_bytes(
+    values: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    bits: int,
+    rounded: RoundedQueries,
+    out: NDArray[np.float32],
+) -> None:
+    assert numkong is not None
+    n, width = values.shape
+    parts, mask, middle = 8 // bits, (1 << bits) - 1, ((1 << bits) - 1) / 2
+    m = len(rounded.levels)
+    # Both bytes of queries moved to positive numbers, and ones: what the moving adds is taken off.
+    moved = np.zeros((m, parts * width), np.uint16)
+    moved[:, : rounded.levels.shape[1]] = rounded.levels + (1 << _BYTE_LEVELS)
+    columns = np.concatenate([moved & 255, moved >> 8, np.ones_like(moved[:1])]).astype(np.uint8)
+    packed = [
+        numkong.dots_pack(np.ascontiguousarray(part), dtype="uint8")
+        for part in np.split(columns, parts, axis=1)
+    ]
+    constants = middle * rounded.levels.sum(1, dtype=np.int64)
+
+    def task(part: slice) -> None:
+        products = np.zeros((part.stop - part.start, 2 * m + 1), np.int64)
+        for i, queries in enumerate(packed):
+            numbers = values[part] if bits == 8 else (values[part] >> (i * bits)) & mask
+            products += numkong.dots_packed(numbers, queries)
+        sums = products[:, :m] + (products[:, m : 2 * m] << 8)
+        sums -= products[:, 2 * m :] << _BYTE_LEVELS
+        out[:, part] = ((sums - constants) * rounded.steps * scales[part, None]).T
+
+    for_ranges(task, n, max(1, (_TASK_BYTES if bits == 8 else _BLOCK_BYTES) // width))
+
+
+def scan(
+    values: NDArray[np.uint8], scales: NDArray[np.float32], bits: int, queries: NDArray[np.float32]
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Return approximate scores of codes for queries (m, D), and how far each query's may be off.
+
+    Codes are those of :class:`pylate_eigenli.vectors.quantization.Codes`: values (n, bytes) and
+    scales (n,). Shapes of the results: (m, n), float32, and (m,).
+    """
+    by_bytes = numkong is not None and (bits == 8 or (bits == 4 and len(queries) >= _FEW_QUERIES))
+    rounded = RoundedQueries.of(queries, _BYTE_LEVELS if by_bytes else _plane_levels(bits))
+    out = np.empty((len(queries), len(values)), np.float32)
+    if out.size:
+        (_scan_bytes if by_bytes else _scan_bits)(values, scales, bits, rounded, out)
+    # No vector is longer than one of largest entries.
+    longest = ((1 << bits) - 1) / 2 * np.sqrt(queries.shape[1]) * float(scales.max(initial=0))
+    return out, rounded.errors.astype(np.float64) * longest
