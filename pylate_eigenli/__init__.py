@@ -27,7 +27,8 @@ The folders follow the data, from token embeddings to search results:
     Texts and page images to token embeddings; ``text_models`` adapts PyLate and
     sentence-transformers 6.
 ``corpus/``
-    Files to texts and pages, and the indexes that keep them: ``text_index``, ``page_index``.
+    Files to texts and pages, and the indexes that keep them: ``text_index``, ``page_index``. A new
+    format of texts goes into ``readers``, one of records into ``records``.
     ``integrations/`` has the retrievers for LangChain, LlamaIndex and Haystack.
 ``evaluation/``
     Methods, metrics, experiments and ``tuning``; ``baselines/``, and the results of the ``paper/``.

@@ -65,10 +65,8 @@ class TokenBatch:
 
     def means(self) -> Tensor:
         """Return the mean token of each item. Shape: (items, d)."""
-        sums = torch.zeros(len(self), self.dim, dtype=torch.float64, device=self.tokens.device)
-        sums.index_add_(0, self.owners, self.tokens.double())
-        counts = torch.from_numpy(self.lengths).to(sums)
-        return (sums / counts[:, None]).to(self.tokens)
+        sums = np.add.reduceat(self.tokens.double().cpu().numpy(), self.offsets[:-1])
+        return torch.from_numpy(sums / self.lengths[:, None]).to(self.tokens)
 
     def energies(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Return the sum of the squared lengths of each item's tokens. Shape: (items,)."""

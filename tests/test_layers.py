@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -111,7 +112,26 @@ def libraries(nodes: Iterable[ast.AST]) -> set[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module or "")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("require", "import_module"):
+            names |= {argument for _, argument in literals(node.args[0]) if argument[0] != "."}
     return names
+
+
+# Libraries whose modules have other names than the packages that pip installs.
+PACKAGES = {"PIL": "pillow", "faiss": "faiss-cpu", "grpc": "grpcio", "haystack": "haystack-ai",
+            "llama_index": "llama-index-core", "sklearn": "scikit-learn"}  # fmt: skip
+
+
+def test_every_library_that_is_imported_is_declared():
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text("utf-8"))
+    extras = project["project"]["optional-dependencies"].values()
+    lines = [*project["project"]["dependencies"], *(line for extra in extras for line in extra)]
+    declared = {re.match(r"[\w-]+", line)[0] for line in lines}
+    modules = {name for tree in TREES.values() for name in libraries(ast.walk(tree))}
+    imported = {name.split(".")[0] for name in modules} - sys.stdlib_module_names
+    packages = {PACKAGES.get(name, name.replace("_", "-")) for name in imported}
+    assert packages <= declared, packages - declared
 
 
 # The modules that import a library for models; AT_IMPORT do so when they are imported themselves.

@@ -12,7 +12,8 @@ import argparse
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 import scipy.linalg
@@ -30,6 +31,8 @@ from pylate_eigenli.indexes.eigenli import EigenLIIndex
 from pylate_eigenli.spectral.kernels.threads import for_ranges
 from pylate_eigenli.spectral.subspace import compress
 from pylate_eigenli.tokens import TokenBatch, collect
+from pylate_eigenli.vectors.packing import packed_dim
+from pylate_eigenli.vectors.quantization import Bits, Codes
 
 
 def best_of(rounds: int, **tasks: Callable[[], object]) -> dict[str, float]:
@@ -175,6 +178,76 @@ def searching(
     return rows
 
 
+@dataclass(frozen=True)
+class Scanning:
+    """Milliseconds to scan codes of this many bits for one query, and for each of 64 at once.
+
+    ``bandwidth`` is the share of the speed at which two threads read memory that the scan for one
+    query has. ``exact`` and ``exact_batch`` are the times of exact scores by floats, as multiples.
+    """
+
+    bits: int
+    ms: float
+    ms_in_batch: float
+    bandwidth: float
+    exact: float
+    exact_batch: float
+
+
+def scanning(n: int, d: int, rounds: int) -> list[Scanning]:
+    """Time the scan of codes of single vectors."""
+    generator = torch.Generator().manual_seed(0)
+    queries = torch.randn(64, packed_dim(d), generator=generator)
+    rows = []
+    for bits in get_args(Bits):
+        few = Codes.encode(torch.randn(1000, packed_dim(d), generator=generator), bits)
+        times = -(-n // 1000)
+        codes = replace(
+            few, values=np.tile(few.values, (times, 1)), scales=np.tile(few.scales, times)
+        )
+        words = codes.values.reshape(-1).view(np.uint64)  # a thousand codes are whole words
+
+        def read(words: NDArray[np.uint64] = words) -> None:
+            for_ranges(lambda part: words[part].max(), len(words), 1 << 20)
+
+        tasks: dict[str, Callable[[], object]] = {
+            "read": read,
+            "one": lambda codes=codes: codes.approximate_scores(queries[:1]),  # type: ignore[misc]
+            "exact": lambda codes=codes: codes.scores(queries[:1]),  # type: ignore[misc]
+            "many": lambda codes=codes: codes.approximate_scores(queries),  # type: ignore[misc]
+            "exact_many": lambda few=few: queries @ few.decode().mT,  # type: ignore[misc]
+        }
+        best = best_of(rounds, **tasks)
+        rows.append(
+            Scanning(
+                bits,
+                best["one"] * 1e3,
+                best["many"] / len(queries) * 1e3,
+                bandwidth=best["read"] / best["one"],
+                exact=best["exact"] / best["one"],
+                exact_batch=best["exact_many"] * times / best["many"],
+            )
+        )
+    return rows
+
+
+def scanning_table(rows: list[Scanning], n: int, d: int) -> Table:
+    """Return the table of times of scans."""
+    table = Table(title=f"Scan of {n:,} codes of {packed_dim(d):,} dimensions")
+    for column in ("bits", "ms", "of memory's speed", "by floats", "ms in batch", "by floats"):
+        table.add_column(column, justify="right")
+    for row in rows:
+        table.add_row(
+            str(row.bits),
+            f"{row.ms:.2f}",
+            f"{row.bandwidth:.0%}",
+            f"{row.exact:.1f}x",
+            f"{row.ms_in_batch:.2f}",
+            f"{row.exact_batch:.1f}x",
+        )
+    return table
+
+
 def compression_table(rows: list[Compression], d: int, k: int) -> Table:
     """Return the table of compression times."""
     names = {
@@ -229,6 +302,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.collection:
         shape = (options.collection, d, k, 180, 32)
         console.print(searching_table(searching(*shape, rounds), *shape))
+        scanned = scanning(options.collection, d, rounds)
+        console.print(scanning_table(scanned, options.collection, d))
 
 
 if __name__ == "__main__":

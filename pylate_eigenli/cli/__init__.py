@@ -16,7 +16,7 @@ from .demo import demo
 from .evaluate import evaluate
 from .export import export
 from .indexing import add, index
-from .maintenance import compact, info, remove, verify
+from .maintenance import compact, info, remove, verify, warmup
 from .paper import paper
 from .searching import search
 from .serve import serve
@@ -34,7 +34,7 @@ app = typer.Typer(
 _MAINTAIN = "Maintain an index"
 for panel, commands in {
     "Usual commands": (index, search, serve),
-    _MAINTAIN: (add, remove, info, verify, compact, export),
+    _MAINTAIN: (add, remove, info, verify, compact, export, warmup),
     "Try and measure": (demo, spectrum, evaluate, paper),
 }.items():
     for command in commands:

@@ -21,7 +21,18 @@ from rich.progress import (
 )
 
 from .errors import Debug, one_line_errors
-from .options import Directions, IndexPath, Json, Model, Trust, counted, existing
+from .options import (
+    Directions,
+    FieldNames,
+    IndexPath,
+    Json,
+    Model,
+    Preset,
+    Trust,
+    counted,
+    existing,
+    fields_of,
+)
 from .pages import update_pages
 from .terminal import echo
 
@@ -37,9 +48,10 @@ SourceName = Annotated[
     str,
     typer.Argument(
         metavar="SOURCE",
-        help="JSON lines, a BEIR folder, a folder of .txt, .md, .html and .pdf files, or - "
-        "for JSON lines from stdin. Documents are named by the path of their file within the "
-        "folder: a file with the same path in another folder replaces them.",
+        help="A file or a folder of files: texts (.txt, .md, .html, .pdf, .docx) or records "
+        "(.jsonl, .csv, .tsv), packed (.gz) or not; or - for JSON lines from stdin. Passages are "
+        "named by the path of their file within the folder: a file with the same path in another "
+        "folder replaces them.",
         show_default=False,
     ),
 ]
@@ -54,10 +66,12 @@ class Report:
 
     index: str
     added: int
+    added_files: int
     skipped: int
     removed: int
     unreadable: list[str]
     documents: int
+    files: int
     seconds: float
 
 
@@ -66,10 +80,7 @@ def index(
     source: SourceName,
     model: Model = None,
     directions: Directions = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(help="auto (the default), plus or paper: how documents become subspaces."),
-    ] = None,
+    preset: Preset = None,
     dtype: Annotated[
         str | None,
         typer.Option(
@@ -104,6 +115,7 @@ def index(
         bool,
         typer.Option("--prune", help="Remove the documents of files that the folder has no more."),
     ] = False,
+    field: FieldNames = None,
     batch_size: BatchSize = 128,
     trust: Trust = False,
     as_json: Json = False,
@@ -114,7 +126,7 @@ def index(
         from ..corpus.sources import open_source
         from ..corpus.text_index import TextIndex
 
-        opened = open_source(source)
+        opened = open_source(source, fields_of(field))
         if prune and opened.files is None:
             raise ValueError(f"--prune needs a folder of files, which {source} is not")
         settings = _settings(backend, keep_tokens, uri)
@@ -130,6 +142,7 @@ def add(
     index: IndexPath,
     source: SourceName,
     model: Model = None,
+    field: FieldNames = None,
     batch_size: BatchSize = 128,
     trust: Trust = False,
     as_json: Json = False,
@@ -148,7 +161,14 @@ def add(
             return
         from ..corpus.sources import open_source
 
-        _fill(corpus, open_source(source), batch_size, bars, replace=True, as_json=as_json)
+        _fill(
+            corpus,
+            open_source(source, fields_of(field)),
+            batch_size,
+            bars,
+            replace=True,
+            as_json=as_json,
+        )
 
 
 def _is_empty(index: Path, trust: bool) -> bool:
@@ -215,7 +235,7 @@ def _fill(
                     progress=progress,
                 )
         except KeyboardInterrupt:
-            hint = f"the index holds {counted(len(texts))}; run the command again to go on"
+            hint = f"the index holds {counted(len(texts), texts.files)}; run the command again to go on"
             echo(f"interrupted: {hint}", err=True)
             raise typer.Exit(130) from None
         if texts.index.is_overriding:
@@ -224,10 +244,12 @@ def _fill(
         report = Report(
             str(texts.path),
             done.added,
+            done.files,
             done.unchanged,
             done.removed + pruned,
             source.unreadable,
             len(texts),
+            texts.files,
             round(time.perf_counter() - begin, 3),
         )
     bars.close()
@@ -239,8 +261,8 @@ def _fill(
         already = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
         removed = f", removed {report.removed:,}" if report.removed else ""
         echo(
-            f"Added {counted(done.added)}{already}{removed} in {report.seconds:.1f} s; "
-            f"{report.index} now holds {report.documents:,}."
+            f"Added {counted(done.added, done.files)}{already}{removed} in {report.seconds:.1f} s; "
+            f"{report.index} now holds {counted(report.documents, report.files)}."
         )
 
 

@@ -1,4 +1,4 @@
-"""``eigenli info``, ``remove``, ``verify`` and ``compact``: maintenance of an index."""
+"""``eigenli info``, ``remove``, ``verify`` and ``compact``: maintenance of an index; ``warmup``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
 
     Opening an index imports torch, which takes seconds.
     """
-    from ..corpus.catalogue import Catalogue, holding
+    from ..corpus.catalogue import Catalogue, holding, newest_rows
     from ..indexes.facts import are_complete, facts
     from ..storage import Store
 
@@ -65,6 +65,7 @@ def _facts(path: Path) -> dict[str, Any] | None:
         return {
             "path": str(path),
             "holds": holding(about),
+            "files": catalogue.count_files(newest_rows(path, state)),
             **facts(state, len(state), state.nbytes),
             "model": about.get("model"),
             **pages,
@@ -92,11 +93,12 @@ def remove(
         with open_corpus(existing(index), trust_index=trust) as corpus:
             ids = list(dict.fromkeys(_meant(corpus, documents_ids)))
             corpus.remove(ids)
-            left = len(corpus)
+            left, files = len(corpus), corpus.files
         if as_json:
-            typer.echo(json.dumps({"index": str(index), "removed": len(ids), "documents": left}))
+            report = {"removed": len(ids), "documents": left, "files": files}
+            typer.echo(json.dumps({"index": str(index), **report}))
         else:
-            echo(f"Removed {counted(len(ids))}; {index} now holds {left:,}.")
+            echo(f"Removed {counted(len(ids))}; {index} now holds {counted(left, files)}.")
 
 
 def _meant(corpus: CorpusIndex, names: Iterable[str]) -> Iterator[DocumentId]:
@@ -143,3 +145,11 @@ def compact(
             typer.echo(json.dumps(report))
         else:
             echo(f"{index}: {before:,} bytes before, {after:,} after.")
+
+
+def warmup(debug: Debug = False) -> None:
+    """Compile what indexes need: once per machine, or while an image is built."""
+    with one_line_errors(debug), Console(stderr=True).status("Compiling, for about half a minute"):
+        from ..indexes.warm_up import warm_up
+
+        warm_up()

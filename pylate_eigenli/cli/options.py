@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ..corpus.records import Fields
 
 IndexPath = Annotated[
     Path, typer.Argument(metavar="INDEX", help="Folder of the index.", show_default=False)
@@ -40,9 +43,44 @@ Trust = Annotated[
 ]
 
 
-def counted(n: int) -> str:
-    """Return a number of documents in words."""
-    return f"{n:,} document{'' if n == 1 else 's'}"
+FieldNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        metavar="FIELD=NAME",
+        help="What SOURCE calls the id, text or title of a record: text=body. May be repeated. "
+        "All other fields become metadata.",
+        show_default=False,
+    ),
+]
+Preset = Annotated[
+    str | None,
+    typer.Option(help="auto (the default), plus or paper: how documents become subspaces."),
+]
+
+
+def fields_of(names: list[str] | None) -> Fields:
+    """Return the names of the fields of records."""
+    from ..corpus.records import Fields
+
+    given = dict(name.split("=", 1) for name in names or [] if "=" in name)
+    is_known = given.keys() <= {"id", "text", "title"} and all(given.values())
+    if len(given) < len(names or []) or not is_known:
+        raise ValueError("--field takes id=NAME, text=NAME or title=NAME, each once")
+    return Fields(**given)
+
+
+def counted(n: int, files: int = 0, unit: str | None = None) -> str:
+    """Return a number of documents in words, with the files they are from.
+
+    Examples
+    --------
+    >>> counted(84, files=26), counted(1)
+    ('84 passages of 26 files', '1 document')
+    """
+    unit = unit or ("passage" if files else "document")
+    of_files = f" of {files:,} file{'' if files == 1 else 's'}" if files else ""
+    return f"{n:,} {unit}{'' if n == 1 else 's'}{of_files}"
 
 
 def existing(path: Path) -> Path:

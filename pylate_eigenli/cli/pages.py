@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .errors import Debug, one_line_errors
-from .options import Directions, Json, Model, Top, Trust
+from .options import Directions, Json, Model, Preset, Top, Trust, counted
 from .terminal import echo, text
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def index(
         typer.Option("--index", help="Folder of the index; by default FOLDER.pages."),
     ] = None,
     directions: Directions = None,
+    preset: Preset = None,
     dpi: Annotated[float, typer.Option(min=1, help="Resolution of rendered PDFs.")] = 144,
     pages: Annotated[
         str | None, typer.Option(help="Only these pages of every document, like 1-3,8,12-.")
@@ -88,7 +89,7 @@ def index(
             trust_remote_code=trust_remote_code,
         )
         path = index_folder or source.with_name(source.name + ".pages")
-        with PageIndex(path, model=encoder, k=directions) as corpus:
+        with PageIndex(path, model=encoder, k=directions, preset=preset) as corpus:
             update_pages(corpus, reader, batch_size=batch_size, as_json=as_json)
 
 
@@ -106,13 +107,15 @@ def update_pages(
         report = {
             "index": str(corpus.path),
             "documents": len(corpus),
+            "added_files": update.files,
             **asdict(update),
+            "files": corpus.files,
             "skipped": reader.skipped,
         }
         typer.echo(json.dumps(report))
         return
     echo(
-        f"{corpus.path}: {len(corpus):,} pages, {update.added:,} of them new; "
+        f"{corpus.path}: {counted(len(corpus), corpus.files, 'page')}, {update.added:,} new; "
         f"{update.removed:,} removed"
     )
     if reader.skipped:
@@ -126,7 +129,10 @@ def search(
     index_folder: Annotated[
         Path, typer.Argument(metavar="INDEX", help="Folder of an index of pages.")
     ],
-    question: Annotated[str, typer.Argument(help="What to look for.")],
+    words: Annotated[
+        list[str],
+        typer.Argument(metavar="QUESTION...", help="What to look for, in one or several words."),
+    ],
     top: Top = 10,
     thumbnails: Annotated[
         Path | None,
@@ -149,6 +155,7 @@ def search(
         from ..corpus.page_index import PageIndex
         from ..models.vision_encoder import VisionEncoder
 
+        question = " ".join(words)
         with PageIndex(index_folder, model=model, trust_index=trust) as corpus:
             if corpus.model is None:
                 raise FileNotFoundError(f"there is no index of pages in {index_folder}")

@@ -47,6 +47,9 @@ def search(
             help="Only documents with this metadata. Several values of a key: any of them.",
         ),
     ] = None,
+    whole: Annotated[
+        bool, typer.Option("--text", help="Show whole texts, not the parts that suit the question.")
+    ] = False,
     model: Model = None,
     trust: Trust = False,
     as_json: Json = False,
@@ -74,7 +77,7 @@ def search(
                 if as_json:
                     typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))
                 else:
-                    _print(console, query, answer, milliseconds)
+                    _print(console, query, answer, milliseconds, whole)
 
 
 def _conditions(given: list[str]) -> dict[str, list[Any]]:
@@ -131,22 +134,31 @@ def _as_dict(query: str, answer: Answer, milliseconds: float) -> dict[str, Any]:
     }
 
 
-def _print(console: Console, query: str, answer: Answer, milliseconds: float) -> None:
+def _print(console: Console, query: str, answer: Answer, milliseconds: float, whole: bool) -> None:
+    from ..corpus.hits import by_file
+
     console.print("\n", text(query, "bold"), text(f" {milliseconds:.0f} ms", "dim"), sep="")
     if not answer.hits:
         console.print("  nothing found", style="dim")
     explained = [hit.contributions for hit in answer.hits if hit.contributions is not None]
     highest = max((float(contributions.max()) for contributions in explained), default=0.0)
-    for rank, hit in enumerate(answer.hits, start=1):
-        heading = text(f"{rank:>2}. ").append(text(hit.title or hit.id, "bold cyan"))
-        if hit.title:
-            heading.append(text(f"  {hit.id}", "dim"))
-        console.print(heading.append(f"  {hit.share:.0%}", style="green"))
-        if hit.snippet:
-            console.print(Padding(text(hit.snippet), (0, 0, 0, 4), expand=False))
-        if hit.contributions is not None:
-            heat = _heat(answer.tokens or [], hit.contributions.tolist(), highest)
-            console.print(Padding(heat, (0, 0, 0, 4), expand=False))
+    for rank, group in enumerate(by_file(answer.hits), start=1):
+        best = group[0]
+        heading = text(f"{rank:>2}. ").append(text(best.title or best.id, "bold cyan"))
+        console.print(heading.append(text(f"  {best.file}", "dim")) if best.file else heading)
+        for hit in group:
+            place = [hit.id] if best.title else []  # which is the heading otherwise
+            place += [] if hit.page is None else [f"page {hit.page}"]
+            named = text("".join(f"{part}  " for part in place), "dim").append(
+                f"{hit.share:.0%}", style="green"
+            )
+            shown = [named]
+            if hit.text:
+                shown += map(text, hit.text.splitlines() if whole else [hit.snippet])
+            if hit.contributions is not None:
+                shown.append(_heat(answer.tokens or [], hit.contributions.tolist(), highest))
+            for line in shown:
+                console.print(Padding(line, (0, 0, 0, 4), expand=False))
 
 
 def _heat(tokens: list[str], contributions: list[float], highest: float) -> Text:

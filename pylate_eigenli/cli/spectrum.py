@@ -14,7 +14,7 @@ from rich.table import Table
 
 from .errors import Debug, one_line_errors
 from .indexing import SourceName, model_or_error
-from .options import Json, Model, drawable
+from .options import FieldNames, Json, Model, drawable, fields_of
 from .terminal import echo, echo_lines
 
 _DECADES, _ROWS_PER_DECADE, _WIDEST = 4, 2, 64  # of the chart
@@ -33,6 +33,7 @@ def spectrum(
         Path | None,
         typer.Option(help="Draw the spectra to this file, .png or .svg.", show_default=False),
     ] = None,
+    field: FieldNames = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -44,7 +45,7 @@ def spectrum(
         from ..spectral.analysis import analyze
 
         drawn = None if plot is None else drawable(plot)
-        opened = open_source(source)
+        opened = open_source(source, fields_of(field))
         encoder = TextEncoder(model or model_or_error())
         texts = _sample(opened, Cutter(encoder.tokenizer, encoder.document_length), sample)
         found = analyze(encoder.encode_documents(texts), sample=sample)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import IndexFormatError
-from ..storage import DocumentId
+from ..storage import DocumentId, Snapshot
 from . import metadata
 from .catalogue_file import CatalogueFile
 from .document import Document
@@ -28,10 +28,16 @@ from .metadata import Value, Where
 
 ALWAYS = 0
 """The generation of all rows of an index in a database, which has no generations."""
+CATALOGUE = "catalogue"
+"""Key of the manifest's meta: the generation of the newest rows of the catalogue."""
 
 _COLUMNS = "title, text, file, page, fingerprint"
 _NEWEST = (
     f"SELECT {_COLUMNS}, since FROM texts WHERE id = ? AND since <= ? ORDER BY since DESC LIMIT 1"
+)
+_FILES = (
+    "SELECT COUNT(*) FROM (SELECT DISTINCT file FROM texts WHERE file IS NOT NULL) AS known "
+    "WHERE EXISTS (SELECT 1 FROM texts WHERE file = known.file AND gone IS NULL AND since <= ?)"
 )
 _ANY_GENERATION = 2**63 - 1
 _NAMED = 5  # documents that a report names
@@ -186,6 +192,12 @@ class Catalogue:
             rows = connection.execute("SELECT DISTINCT file FROM texts WHERE typeof(file) = 'text'")
             return sorted(file for (file,) in rows)
 
+    def count_files(self, generation: int) -> int:
+        """Return the number of files that a generation has passages or pages of."""
+        with self.file.reading() as connection:
+            (number,) = connection.execute(_FILES, (generation,)).fetchone()
+            return int(number)
+
     @property
     def about(self) -> dict[str, str]:
         """How the index was made: its ``model``, and the ``folder`` of an index of pages."""
@@ -243,6 +255,16 @@ class Catalogue:
                 named = ", ".join(sorted(keys)[:_NAMED]) + (", ..." if len(keys) > _NAMED else "")
                 damage.append(f"{len(keys):,} {what} {self.path}: {named}")
         return damage
+
+
+def newest_rows(folder: Path, state: Snapshot) -> int:
+    """Return the generation of the newest rows of the catalogue that belong to a state."""
+    newest = state.meta.get(CATALOGUE, ALWAYS)
+    if type(newest) is not int or not ALWAYS <= newest <= state.generation:
+        raise IndexFormatError(
+            f"{folder} is of generation {state.generation}, but its texts are of {newest!r:.40}"
+        )
+    return newest
 
 
 def holding(about: Mapping[str, str]) -> str:

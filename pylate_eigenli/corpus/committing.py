@@ -10,15 +10,12 @@ from typing import Any
 from ..errors import IndexFormatError, IndexLockedError
 from ..indexes.base import DocumentIndex
 from ..models.fingerprint import fingerprint_of
-from ..storage import Snapshot, Store, Transaction
-from ..storage.lock import writer_lock
-from ..storage.manifest import Manifest
-from .catalogue import ALWAYS, Catalogue
+from ..storage import Store, Transaction
+from ..storage.lock import LOCK_NAME, OWNER_NAME, writer_lock
+from ..storage.manifest import FILE_NAME, Manifest
+from .catalogue import ALWAYS, CATALOGUE, Catalogue, newest_rows
 from .document import Document
 from .origin import is_trusted
-
-CATALOGUE = "catalogue"
-"""Key of the manifest's meta: the generation of the newest rows of the catalogue."""
 
 
 @contextmanager
@@ -51,6 +48,7 @@ def changing(
         yield from _changing_database(index, catalogue, documents, about, removed)
         return
     made: list[int] = []
+    is_new = not folder.exists()
 
     def write_catalogue(transaction: Transaction) -> None:
         base, generation = transaction.base, transaction.base.generation + 1
@@ -66,9 +64,24 @@ def changing(
     try:
         with index.accompanied(write_catalogue):
             yield
+    except BaseException:
+        if is_new:
+            _delete_empty(folder)
+        raise
     finally:
         recover(folder)
     catalogue.discard((document.id for document in documents), made[-1], removed=removed)
+
+
+def _delete_empty(folder: Path) -> None:
+    """Delete the folder of an index whose first change has failed, if it holds nothing."""
+    with suppress(OSError, IndexLockedError):
+        with writer_lock(folder):
+            if {path.name for path in folder.iterdir()} <= {FILE_NAME, LOCK_NAME, OWNER_NAME}:
+                (folder / FILE_NAME).unlink()
+        if [path.name for path in folder.iterdir()] == [LOCK_NAME]:
+            (folder / LOCK_NAME).unlink()
+            folder.rmdir()
 
 
 def _changing_database(
@@ -105,16 +118,6 @@ def compact(folder: Path, catalogue: Catalogue) -> None:
     with Store(folder).transaction() as transaction:
         catalogue.compact(newest_rows(folder, transaction.base))
         transaction.compact()
-
-
-def newest_rows(folder: Path, state: Snapshot) -> int:
-    """Return the generation of the newest rows of the catalogue that belong to a state."""
-    newest = state.meta.get(CATALOGUE, ALWAYS)
-    if type(newest) is not int or not ALWAYS <= newest <= state.generation:
-        raise IndexFormatError(
-            f"{folder} is of generation {state.generation}, but its texts are of {newest!r:.40}"
-        )
-    return newest
 
 
 def recover(path: str | Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from copy import copy
 from dataclasses import asdict
@@ -23,8 +23,8 @@ from ..scores.explanation import explain_found
 from ..storage import DocumentId
 from ..storage.manifest import holds_index
 from ..storage.trust import untrusted
-from .catalogue import ALWAYS, Catalogue, holding
-from .committing import CATALOGUE, recover
+from .catalogue import ALWAYS, CATALOGUE, Catalogue, holding
+from .committing import recover
 from .document import Document
 from .hits import Answer, Hit, hit_of
 from .metadata import Where
@@ -156,6 +156,11 @@ class CorpusReader(ABC):
         with self._turn:
             return len(self.index)
 
+    @property
+    def files(self) -> int:
+        """Number of files that the index has passages or pages of."""
+        return 0 if self.index.is_overriding else self.catalogue.count_files(self._generation)
+
     def about(self) -> dict[str, Any]:
         """Return what the index holds and how it was made, as JSON values."""
         index = self.index
@@ -165,6 +170,7 @@ class CorpusReader(ABC):
         return {
             "path": str(self.path),
             "holds": self.holds,
+            "files": self.files,
             **facts(index._snapshot, len(self), nbytes),
             "kind": index.kind,
             "settings": asdict(index.settings),
@@ -192,13 +198,20 @@ class CorpusReader(ABC):
         with self._turn:
             return self.index.missing(documents_ids)
 
+    def known(self, documents_ids: Collection[DocumentId]) -> dict[DocumentId, Document]:
+        """Return documents with their texts and metadata by id, without unknown ids."""
+        missing = set(self.missing(documents_ids))
+        held = [i for i in documents_ids if i not in missing]
+        rows = self.catalogue.get(held, self._generation) if held else {}
+        return {i: rows.get(i, Document(i)) for i in held}
+
     def get(self, documents_ids: Sequence[DocumentId]) -> list[Document]:
         """Return documents with their texts and metadata; an unknown id raises an error."""
-        unknown = self.missing(documents_ids)
-        if unknown:
-            raise UnknownDocumentError(f"no document {unknown[0]!r} in the index")
-        known = self.catalogue.get(documents_ids, self._generation)
-        return [known.get(i, Document(i)) for i in documents_ids]
+        known = self.known(documents_ids)
+        for document_id in documents_ids:
+            if document_id not in known:
+                raise UnknownDocumentError(f"no document {document_id!r} in the index")
+        return [known[document_id] for document_id in documents_ids]
 
     def of_file(self, file: str) -> dict[str, str]:
         """Return the ids of the passages or pages of a file, in their order, with fingerprints."""

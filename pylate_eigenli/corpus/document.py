@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -51,3 +53,20 @@ class Document:
         """
         text = self.text[:_LETTERS_READ]
         return f"{self.title[:_LETTERS_READ]}\n{text}" if self.title else text
+
+
+def content_id(title: str, text: str, metadata: Mapping[str, Value]) -> str:
+    """Return an id made from the contents of a document.
+
+    Examples
+    --------
+    >>> content_id("Fruit", "Apples are red.", {})
+    '61bee0736402d260'
+    """
+    content = json.dumps([title, text, sorted(metadata.items())]).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def valid(text: str) -> str:
+    """Replace halves of surrogate pairs, which JSON can spell but no tokenizer reads."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -63,6 +63,21 @@ class Hit:
     page: int | None = None
     share: float = 0.0
     contributions: NDArray[np.float32] | None = None
+
+
+def by_file(hits: Iterable[Hit]) -> list[list[Hit]]:
+    """Return hits with those of one file together, in the order of the best of each file.
+
+    Examples
+    --------
+    >>> hits = [Hit("a.txt#2", 3.0, file="a.txt"), Hit("b", 2.0), Hit("a.txt#1", 1.0, file="a.txt")]
+    >>> [[hit.id for hit in group] for group in by_file(hits)]
+    [['a.txt#2', 'a.txt#1'], ['b']]
+    """
+    groups: dict[object, list[Hit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.file or (hit.id,), []).append(hit)
+    return list(groups.values())
 
 
 @dataclass(frozen=True)

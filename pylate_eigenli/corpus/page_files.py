@@ -7,6 +7,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import require
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -34,12 +36,12 @@ def open_pages(path: Path, dpi: float, max_pixels: int) -> PdfFile | ImageFile:
     return ImageFile(path, max_pixels)
 
 
-def read_pdf(path: Path) -> tuple[str, str]:
-    """Read the title and the text of a PDF."""
+def read_pdf(path: Path) -> tuple[str, list[tuple[int | None, str]]]:
+    """Read the title of a PDF, and the text of each page with its number."""
     with _pdf(path) as document:
         pages = [page.get_textpage().get_text_bounded() for page in document]
         title = document.get_metadata_value("Title")
-    return str(title).strip(), "\n\n".join(pages)
+    return str(title).strip(), list(enumerate(pages, start=1))
 
 
 class PdfFile:
@@ -124,9 +126,7 @@ class ImageFile:
 
 
 def _pdf(path: Path) -> Any:
-    from pypdfium2 import PdfDocument
-
-    return PdfDocument(path)
+    return require("pypdfium2", "pdf", "reading PDF files").PdfDocument(path)
 
 
 def _check_shape(width: float, height: float) -> None:

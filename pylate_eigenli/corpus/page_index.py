@@ -45,7 +45,7 @@ class PageIndex(CorpusIndex):
     >>> model = "TomoroAI/tomoro-colqwen3-embed-4b"
     >>> index = PageIndex("reports.pages", model=model)  # doctest: +SKIP
     >>> index.update(PageReader("reports"))  # doctest: +SKIP
-    Update(added=412, unchanged=0, removed=0)
+    Update(added=412, unchanged=0, removed=0, files=12)
     >>> (hit,) = index.search("How did revenue develop?", top=1)  # doctest: +SKIP
     >>> hit.file, hit.page  # doctest: +SKIP
     ('2024.pdf', 12)
@@ -126,7 +126,7 @@ class PageIndex(CorpusIndex):
                 replace=replace,
                 progress=shown,
             )
-        return Update(done.added, done.unchanged, done.removed + len(gone))
+        return Update(done.added, done.unchanged, done.removed + len(gone), done.files)
 
     def _of_deleted_files(self) -> list[str]:
         deleted = [file for file in self.catalogue.files() if not (self.folder / file).is_file()]

@@ -1,31 +1,54 @@
-"""Readers: the title and the text of a file, one function per format."""
+"""Readers: the title and the texts of a file, one function per format.
+
+The child process of :mod:`.sandbox` calls them.
+"""
 
 from __future__ import annotations
 
 import codecs
+import gzip
 import re
 from collections.abc import Callable
 from html import unescape
 from pathlib import Path
+from typing import IO, cast
+from xml.parsers import expat
+from zipfile import BadZipFile, ZipFile
 
-from ..errors import require
-from . import sandbox
+from .page_files import read_pdf
 
-Reader = Callable[[Path], tuple[str, str]]
-"""Returns the title of a file, empty if it has none, and its text."""
+Texts = list[tuple[int | None, str]]
+"""The texts of the pages of a file with their numbers; one text and None without pages."""
+Reader = Callable[[Path], tuple[str, Texts]]
+"""Returns the title of a file, empty if it has none, and its texts."""
 MAX_BYTES = 256 << 20
-"""Of a file of text."""
+"""Of a file of text, unpacked."""
 _CONTROL = bytes(set(range(32)) - set(b"\b\t\n\f\r\x1b") | {127})
 _MAX_CONTROL = 0.02  # of the bytes of a text; of random bytes, every tenth is one
 
 
-def read_text(path: Path) -> tuple[str, str]:
-    """Read a text in UTF-8 or Windows-1252, or in UTF-16 if a byte order mark says so."""
-    if path.stat().st_size > MAX_BYTES:
-        raise ValueError(f"it has more than {MAX_BYTES >> 20} MB")
-    content = path.read_bytes()
+def suffix_of(path: Path) -> str:
+    """Return the suffix of a file in lower case, with the one before ``.gz``.
+
+    Examples
+    --------
+    >>> suffix_of(Path("notes.v1.TXT")), suffix_of(Path("corpus.v1.jsonl.gz"))
+    ('.txt', '.jsonl.gz')
+    """
+    return "".join(path.suffixes[-2 if path.suffix.lower() == ".gz" else -1 :]).lower()
+
+
+def opened(path: Path) -> IO[bytes]:
+    """Open a file to read its bytes, unpacked."""
+    if path.suffix.lower() == ".gz":
+        return cast("IO[bytes]", gzip.open(path))
+    return path.open("rb")
+
+
+def decoded(content: bytes) -> str:
+    """Decode a text in UTF-8 or Windows-1252, or in UTF-16 if a byte order mark says so."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        return "", content.decode("utf-16", "replace")
+        return content.decode("utf-16", "replace")
     control = len(content) - len(content.translate(None, _CONTROL))
     if b"\0" in content or control > len(content) * _MAX_CONTROL:
         raise ValueError("it is not text, whatever its name says")
@@ -33,39 +56,100 @@ def read_text(path: Path) -> tuple[str, str]:
     # A text with other letters beyond ASCII is UTF-8 with a broken byte.
     if "\ufffd" in text and text.replace("\ufffd", "").isascii():
         text = content.decode("cp1252", "replace")
-    return "", text
+    return text
 
 
-def read_markdown(path: Path) -> tuple[str, str]:
+def _read(file: IO[bytes]) -> bytes:
+    content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES >> 20} MB")
+    return content
+
+
+def _plain(path: Path) -> str:
+    with opened(path) as file:
+        return decoded(_read(file))
+
+
+def read_text(path: Path) -> tuple[str, Texts]:
+    """Read a text without markup."""
+    return "", [(None, _plain(path))]
+
+
+def read_markdown(path: Path) -> tuple[str, Texts]:
     """Read Markdown; a heading of the first level at the beginning is the title."""
-    text = read_text(path)[1].lstrip()
+    text = _plain(path).lstrip()
     line, _, rest = text.partition("\n")
     is_heading = line[:1] == "#" and line[1:2].isspace()
     title = line[1:].strip().rstrip("#").strip() if is_heading else ""
-    return (title, rest) if title else ("", text)
+    return title, [(None, rest if title else text)]
 
 
-def read_html(path: Path) -> tuple[str, str]:
+def read_html(path: Path) -> tuple[str, Texts]:
     """Read the title and the visible text of a web page."""
     parser = _HTMLText()
-    parser.read(read_text(path)[1])
-    return " ".join(parser.title.split()), "".join(parser.text)
+    parser.read(_plain(path))
+    return " ".join(parser.title.split()), [(None, "".join(parser.text))]
 
 
-def read_pdf(path: Path) -> tuple[str, str]:
-    """Read the title and the text of a PDF."""
-    require("pypdfium2", "pdf", "reading PDF files")
-    return sandbox.read_text(path)
+def read_docx(path: Path) -> tuple[str, Texts]:
+    """Read the title and the text of a Word document, without what was deleted in it."""
+    try:
+        with ZipFile(path) as archive:
+            title = ""
+            if "docProps/core.xml" in archive.namelist():
+                title = _xml_text(archive, "docProps/core.xml", "title")
+            return title.strip(), [(None, _xml_text(archive, "word/document.xml", "t"))]
+    except (BadZipFile, KeyError):
+        raise ValueError("it is no Word document, or encrypted") from None
+
+
+def _xml_text(archive: ZipFile, part: str, element: str) -> str:
+    """Return the text in all elements of a name, with the ends of paragraphs and lines."""
+    texts: list[str] = []
+    parents: list[str] = []
+    fallbacks = 0  # what they say has been said
+
+    def start(name: str, _: object) -> None:
+        nonlocal fallbacks
+        name = name.rpartition(" ")[2]
+        fallbacks += name == "Fallback"
+        if parents[-1:] == ["r"] and name in ("tab", "br", "cr"):
+            texts.append(" " if name == "tab" else "\n")
+        parents.append(name)
+
+    def end(_: str) -> None:
+        nonlocal fallbacks
+        name = parents.pop()
+        fallbacks -= name == "Fallback"
+        if name == "p":
+            texts.append("\n\n")
+
+    def data(text: str) -> None:
+        if parents[-1] == element and not fallbacks:
+            texts.append(text)
+
+    def refuse(*_: object) -> None:
+        raise ValueError("it defines entities, which no Word document does")
+
+    parser = expat.ParserCreate(namespace_separator=" ")
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.CharacterDataHandler = data
+    parser.StartDoctypeDeclHandler = refuse
+    with archive.open(part) as file:
+        parser.Parse(_read(file), True)
+    return "".join(texts)
 
 
 READERS: dict[str, Reader] = {
     ".txt": read_text,
     ".md": read_markdown,
-    ".html": sandbox.read_text,
-    ".htm": sandbox.read_text,
-    ".pdf": read_pdf,
+    ".html": read_html,
+    ".htm": read_html,
 }
 """By the suffix of a file."""
+READERS |= {f"{suffix}.gz": reader for suffix, reader in READERS.items()}
+READERS |= {".docx": read_docx, ".pdf": read_pdf}
 
 
 class _HTMLText:

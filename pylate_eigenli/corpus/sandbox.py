@@ -1,4 +1,4 @@
-"""A child process that opens what others have written: PDFs, images, web pages, large requests.
+"""A child process that opens what others have written: texts, PDFs, images, large requests.
 
 A few bytes of PDF can take all memory or never end, and so can files for any other parser. The
 child has limits of both. A file that exceeds one is named and left out; the next file gets a new
@@ -175,10 +175,10 @@ class PageFile:
         return Image.frombytes("RGB", tuple(header["size"]), body)
 
 
-def read_text(path: Path) -> tuple[str, str]:
-    """Return the title and the text of a PDF or a web page, read by the child process."""
-    header, body = SANDBOX.call("text", path)
-    return header["title"], body.decode()
+def read_texts(path: Path) -> tuple[str, list[tuple[int | None, str]]]:
+    """Return the title of a file, and its text or those of its pages with their numbers."""
+    header, body = SANDBOX.call("texts", path)
+    return header["title"], json.loads(body)
 
 
 # --- in the child -----------------------------------------------------------------------------
@@ -191,12 +191,11 @@ class Answers:
         self._key: object = None
         self._file: Any = None
 
-    def text(self, path: Path) -> tuple[dict[str, Any], bytes]:
-        from .page_files import read_pdf
-        from .readers import read_html
+    def texts(self, path: Path) -> tuple[dict[str, Any], bytes]:
+        from .readers import READERS, suffix_of
 
-        title, text = (read_pdf if path.suffix.lower() == ".pdf" else read_html)(path)
-        return {"title": title}, text.encode(errors="replace")
+        title, texts = READERS[suffix_of(path)](path)
+        return {"title": title}, json.dumps(texts, ensure_ascii=False).encode(errors="replace")
 
     def pages(self, path: Path, **options: Any) -> tuple[dict[str, Any], bytes]:
         return {"numbers": list(self._opened(path, **options).numbers)}, b""

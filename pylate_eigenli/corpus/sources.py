@@ -1,31 +1,30 @@
-"""Sources of documents: JSON lines, BEIR folders, folders of files, stdin.
+"""Sources of documents: files, folders of files, BEIR's folders, stdin.
 
-A record of JSON lines is one document, whose other fields become its metadata. A file is cut into
-passages that the model reads whole, named ``path#1``, ``path#2`` and so on.
+A record of JSON lines or of a table is one document. Any other file is cut into passages that the
+model reads whole, named ``path#1``, ``path#2`` and so on.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from .document import Document
-from .metadata import Value, checked
+from .document import Document, valid
 from .passages import Cut
-from .readers import READERS
+from .readers import READERS, opened, suffix_of
+from .records import LINE_BYTES, RECORDS, Fields, read_records
+from .sandbox import read_texts
 
 BEIR_CORPUS = "corpus.jsonl"
-_LINE_BYTES = 64 << 20
 _TITLE_LETTERS = 1_000
 _NAMED_KINDS = 8  # of files that are left out
-_OWN_FIELDS = ("_id", "id", "title", "text")
+_KNOWN = (*READERS, *RECORDS)
 
 
 def text_of(document: Document) -> Any:
@@ -74,7 +73,7 @@ class Source:
     unreadable
         One line for each skipped file, with the reason; complete when all parts are read.
     files
-        Names of the files of a folder; None for another source.
+        Names of the files of a folder; None for another source. Records belong to no file.
 
     Examples
     --------
@@ -97,107 +96,54 @@ class Source:
         return self.read(cut)
 
 
-def open_source(source: str) -> Source:
+def open_source(source: str | Path, fields: Fields | None = None) -> Source:
     """Open a source of documents.
 
     Parameters
     ----------
     source
-        A file of JSON lines, a folder in BEIR's layout, any other file or folder of ``.txt``,
-        ``.md``, ``.html`` and ``.pdf`` files, or a pipe or ``-`` (stdin) of JSON lines. Hidden files
-        and folders of a folder are left out, and files that cannot be read are skipped.
+        A file of text (``.txt``, ``.md``, ``.html``, ``.pdf``, ``.docx``) or of records
+        (``.jsonl``, ``.csv``, ``.tsv``), all but PDF and Word also as ``.gz``; a folder of them, or
+        one in BEIR's layout; or ``-`` (stdin) or a pipe of JSON lines. Hidden files and folders of
+        a folder are left out, and files that cannot be read are skipped.
+    fields
+        The names of the fields of records.
     """
+    names = fields or Fields()
     if source == "-":
-        return Source(lambda _: _records(sys.stdin.buffer, "stdin"), None)
+        return Source(lambda _: _stdin(names), None)
     path = Path(source)
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist")
     if path.is_dir() and (path / BEIR_CORPUS).is_file():
         path /= BEIR_CORPUS
-    if path.is_fifo():  # it can be read only once
-        return Source(lambda _: _lines_of(path), None)
-    if path.suffix == ".jsonl":
-        with path.open("rb") as file:
-            total = sum(1 for line in _lines(file, str(path)) if line.strip())
-        return Source(lambda _: _lines_of(path), total)
-    unreadable: list[str] = []
-    if path.is_dir():
-        files = visible_files(path, READERS, unreadable)
-        if not files:
-            raise ValueError(f"{path} holds no files to index ({', '.join(READERS)})")
-    elif path.suffix.lower() not in READERS:
-        known = ", ".join([".jsonl", *READERS])
-        raise ValueError(f"{path} is of an unknown format; known are {known}")
-    else:
-        return Source(lambda cut: [_passages_of(path, Path(path.name), cut)], 1)
-    names = frozenset(_named(file.relative_to(path)) for file in files)
-    return Source(lambda cut: _files(path, files, cut, unreadable), len(files), unreadable, names)
-
-
-# --- JSON lines -------------------------------------------------------------------------------
-
-
-def _lines_of(path: Path) -> Iterator[Part]:
-    with path.open("rb") as file:
-        yield from _records(file, str(path))
-
-
-def _lines(file: BinaryIO, name: str) -> Iterator[bytes]:
-    for number in count(1):
-        line = file.readline(_LINE_BYTES + 1)
-        if len(line) > _LINE_BYTES:
-            raise ValueError(f"{name}, line {number}: it has more than {_LINE_BYTES >> 20} MB")
-        if not line:
-            return
-        yield line
-
-
-def _records(file: BinaryIO, name: str) -> Iterator[Part]:
-    # As bytes: an error then names the line of an invalid byte, and a byte order mark is allowed.
-    for number, line in enumerate(_lines(file, name), start=1):
-        if line.strip():
-            try:
-                yield Part([_record(json.loads(line))])
-            except (ValueError, TypeError, RecursionError) as error:
-                raise ValueError(f"{name}, line {number}: {error}") from error
-
-
-def _record(row: Any) -> Document:
-    if not isinstance(row, dict):
-        raise TypeError('expected an object with "id" (or "_id"), "text" and, if any, "title"')
-    document_id = row.get("_id", row.get("id"))
-    title, text = row.get("title") or "", row.get("text")
-    if not isinstance(document_id, (str, int)) or isinstance(document_id, bool):
-        raise TypeError('"id" (or "_id") must be a string or an integer')
-    if not isinstance(text, str) or not isinstance(title, str):
-        raise TypeError('"text" and "title" must be strings')
-    if _valid(str(document_id)) != str(document_id):
-        raise ValueError(f'"id" is not valid Unicode: {document_id!r}')
-    return Document(document_id, _valid(text), _valid(title), metadata=_metadata(row, document_id))
-
-
-def _metadata(row: dict[str, Any], owner: object) -> dict[str, Value]:
-    """Return the other fields of a record; what is nested stays as JSON."""
-    rest = {name: value for name, value in row.items() if name not in _OWN_FIELDS}
-    nested = rest.pop("metadata", None)  # as BEIR's collections have it
-    rest |= nested if isinstance(nested, dict) else {"metadata": nested}
-    flat = {
-        _valid(name): json.dumps(value) if isinstance(value, (dict, list)) else value
-        for name, value in rest.items()
-        if name
-    }
-    return checked(
-        {name: _valid(value) if isinstance(value, str) else value for name, value in flat.items()},
-        owner,
+    if not path.is_dir():
+        suffix = ".jsonl" if path.is_fifo() else suffix_of(path)
+        if suffix not in _KNOWN:
+            raise ValueError(f"{path} is of an unknown format; known are {', '.join(_KNOWN)}")
+        # Of other records the number is known when they have been read.
+        total = _lines(path) if path.suffix == ".jsonl" and path.is_file() else None
+        return Source(lambda cut: _parts(path, path.parent, suffix, cut, names), total)
+    left_out: list[str] = []
+    files = visible_files(path, _KNOWN, left_out)
+    if not files:
+        raise ValueError(f"{path} holds no files to index ({', '.join(_KNOWN)})")
+    has_records = any(suffix_of(file) in RECORDS for file in files)
+    return Source(
+        lambda cut: _files(path, files, cut, names, left_out),
+        None if has_records else len(files),
+        left_out,
+        frozenset(_named(file.relative_to(path)) for file in files),
     )
 
 
-def _valid(text: str) -> str:
-    """Replace halves of surrogate pairs, which JSON can spell but no tokenizer reads."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _lines(path: Path) -> int:
+    with path.open("rb") as file:
+        return sum(1 for line in iter(partial(file.readline, LINE_BYTES), b"") if line.strip())
 
 
-# --- files ------------------------------------------------------------------------------------
+def _stdin(fields: Fields) -> Iterator[Part]:
+    return (Part([d]) for d in read_records(sys.stdin.buffer, "stdin", ".jsonl", fields))
 
 
 def visible_files(
@@ -226,7 +172,7 @@ def visible_files(
             if (path := Path(parent, name)).is_symlink():
                 lines.append(f"{_named(path)} is a link to a folder; index the folder itself")
         for path in (Path(parent, name) for name in names if not name.startswith(".")):
-            suffix = path.suffix.lower()
+            suffix = suffix_of(path)
             if suffix in known and path.is_file():
                 files.append(path)
             elif suffix not in known:
@@ -234,7 +180,8 @@ def visible_files(
     if others:
         kinds = ", ".join(f"{kind} ({n:,})" for kind, n in others.most_common(_NAMED_KINDS))
         more = ", ..." if len(others) > _NAMED_KINDS else ""
-        lines.append(f"{others.total():,} files of other types: {kinds}{more}")
+        files_left_out = f"{others.total():,} file{'' if others.total() == 1 else 's'}"
+        lines.append(f"{files_left_out} of other types: {kinds}{more}")
     return sorted(files)
 
 
@@ -244,34 +191,46 @@ def fingerprint_of(path: Path) -> str:
     return f"{status.st_size}-{status.st_mtime_ns}"
 
 
-def _files(root: Path, files: Iterable[Path], cut: Cut, unreadable: list[str]) -> Iterator[Part]:
+def _files(
+    root: Path, files: Iterable[Path], cut: Cut, fields: Fields, left_out: list[str]
+) -> Iterator[Part]:
     for file in files:
+        empty = True
         try:
-            part = _passages_of(file, file.relative_to(root), cut)
-            if not part.documents:
-                scanned = file.suffix.lower() == ".pdf"
-                remedy = "; `eigenli pages index` reads scanned pages" if scanned else ""
-                unreadable.append(f"{_named(file)} has no text{remedy}")
-            yield part
+            for part in _parts(file, root, suffix_of(file), cut, fields):
+                empty = empty and not part.documents
+                yield part
         except ValueError as error:
             # One bad file among thousands must not keep the others out.
-            unreadable.append(str(error))
+            left_out.append(str(error))
             yield Part([])
+        else:
+            if empty:
+                scanned = file.suffix.lower() == ".pdf"
+                remedy = "; `eigenli pages index` reads scanned pages" if scanned else ""
+                left_out.append(f"{_named(file)} has no text{remedy}")
 
 
-def _passages_of(path: Path, relative: Path, cut: Cut) -> Part:
-    name = _named(relative)
+def _parts(path: Path, root: Path, suffix: str, cut: Cut, fields: Fields) -> Iterator[Part]:
+    """Yield the documents of a file: a part per record, or one with all passages."""
+    if suffix in RECORDS:
+        with opened(path) as file:
+            for document in read_records(file, _named(path), suffix, fields):
+                yield Part([document])
+        return
+    name = _named(path.relative_to(root))
     try:
         fingerprint = fingerprint_of(path)
-        title, text = READERS[path.suffix.lower()](path)
-    except Exception as error:  # every format raises errors of its own
+        title, texts = read_texts(path)
+    except (OSError, ValueError) as error:
         raise ValueError(f"{_named(path)} cannot be read: {error}") from error
-    title = _valid(title)[:_TITLE_LETTERS] or Path(name).stem
+    title = valid(title)[:_TITLE_LETTERS] or Path(name).name[: -len(suffix)]
+    passages = [(page, passage) for page, text in texts for passage in cut(title, text)]
     documents = [
-        Document(f"{name}#{number}", passage, title, name, fingerprint=fingerprint)
-        for number, passage in enumerate(cut(title, _valid(text)), start=1)
+        Document(f"{name}#{number}", passage, title, name, page, fingerprint)
+        for number, (page, passage) in enumerate(passages, start=1)
     ]
-    return Part(documents, name, fingerprint)
+    yield Part(documents, name, fingerprint)
 
 
 def _named(path: Path) -> str:

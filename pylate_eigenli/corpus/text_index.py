@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from tqdm.auto import tqdm
 
@@ -16,15 +16,16 @@ from ..models.text_encoder import TextEncoder
 from ..storage import DocumentId
 from ..storage.ids import checked_ids
 from .corpus_index import CorpusIndex
-from .document import Document
+from .document import Document, content_id
 from .metadata import Value, checked
 from .passages import Cutter
-from .sources import open_source
-from .updating import Update, update
+from .records import Fields
+from .sources import Part, Source, open_source
+from .updating import update
 
 _LIKELY_QUERIES = 256
-_TEXTS_PER_COMMIT = 1024
-_PASSAGES_PER_COMMIT = 128
+_PER_COMMIT = 1024
+Metadata: TypeAlias = Mapping[str, Value | None]
 
 
 class TextIndex(CorpusIndex):
@@ -77,78 +78,100 @@ class TextIndex(CorpusIndex):
 
     def add(
         self,
-        texts: Sequence[str],
+        texts: Sequence[str] | Path | Sequence[Path],
         *,
         ids: Sequence[DocumentId] | None = None,
         titles: Sequence[str] | None = None,
-        metadata: Sequence[Mapping[str, Value | None]] | None = None,
+        metadata: Metadata | Sequence[Metadata] | None = None,
+        fields: Mapping[str, str] | None = None,
         show_progress: bool = False,
     ) -> list[DocumentId]:
-        """Add texts, in place of those with the same ids; return their ids.
+        """Add texts, or files given as ``Path``; return the ids of their documents.
 
-        Each text is one document, of which the model reads the beginning (180 tokens for the default
-        model); :meth:`add_files` cuts long texts. A thousand texts are committed at a time.
+        A text is one document, of which the model reads the beginning (180 tokens for the default
+        model). A file is cut into passages that the model reads whole, named ``notes.txt#1`` and so
+        on; a record of JSON lines or of a table is one document. What the index holds already is not
+        encoded again; a document with the id of another replaces it, and so do the passages of a
+        file that has changed. A thousand texts are committed at a time. A warning names files that
+        are left out.
 
         Parameters
         ----------
         texts
-            The texts.
+            Texts, or paths of what :func:`pylate_eigenli.corpus.sources.open_source` reads: files
+            and folders of files; one or several.
         ids
-            Strings or integers. By default made from the contents, so that nothing is added twice.
+            Strings or integers, of texts only. By default made from the contents, so that nothing
+            is added twice.
         titles
             A title for each text, which the model reads too.
         metadata
-            A dictionary for each text, of strings, numbers and booleans; None stands for no value.
-        show_progress
-            Whether to show a progress bar.
-        """
-        documents = _documents(texts, ids, titles, metadata)
-        # Of several texts with one id, the last one counts.
-        unique = list({document.id: document for document in documents}.values())
-        with tqdm(
-            total=len(unique), desc="Adding texts", unit="text", disable=not show_progress
-        ) as bar:
-            for begin in range(0, len(unique), _TEXTS_PER_COMMIT):
-                chunk = unique[begin : begin + _TEXTS_PER_COMMIT]
-                self.add_documents(chunk, advance=bar.update)
-        return [document.id for document in documents]
-
-    def add_files(
-        self, paths: str | Path | Sequence[str | Path], *, show_progress: bool = False
-    ) -> Update:
-        """Add files, or all files of folders, cut into passages that the model reads whole.
-
-        Files that the index holds are skipped if they have not changed, and replaced if they have.
-        A warning names files that cannot be read.
-
-        Parameters
-        ----------
-        paths
-            What :func:`pylate_eigenli.corpus.sources.open_source` reads, one or several.
+            A dictionary for each text or path, or one for all, of strings, numbers and booleans;
+            None stands for no value.
+        fields
+            The names of the fields ``id``, ``text`` and ``title`` in files of records, such as
+            ``{"text": "body"}``. All other fields become metadata.
         show_progress
             Whether to show a progress bar.
 
-        Returns
-        -------
-        The numbers of passages that were added, left unchanged and removed.
+        Examples
+        --------
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> _ = (folder / "bread.md").write_text("# Bread\\n\\nIt needs flour, water and salt.")
+        >>> index = TextIndex(folder / "index")
+        >>> index.add(folder / "bread.md", metadata={"lang": "en"})
+        ['bread.md#1']
+        >>> index.search("flour")[0].title
+        'Bread'
         """
-        several = [paths] if isinstance(paths, (str, Path)) else paths
-        sources = [open_source(str(path)) for path in several]  # a wrong path changes nothing
-        total = Update()
-        for source in sources:
-            with tqdm(
-                total=source.total, desc="Adding files", unit="file", disable=not show_progress
-            ) as bar:
-                done = update(
-                    self,
-                    source.parts(self.cut),
-                    commit_size=_PASSAGES_PER_COMMIT,
-                    progress=lambda parts, _, bar=bar: bar.update(parts),  # type: ignore[misc]
-                )
-            for line in source.unreadable:
-                warnings.warn(f"skipped: {line}", stacklevel=2)
-            total = total.plus(done)
-        return total
+        given = [texts] if isinstance(texts, Path) else texts
+        _check_items(given, ids=ids, titles=titles, metadata=metadata)
+        if not len(given):
+            return []
+        if metadata is None or isinstance(metadata, Mapping):
+            metadata = [metadata or {}] * len(given)
+        if not isinstance(given[0], Path):
+            documents = _documents(given, ids, titles, metadata)
+            source = Source(lambda _: (Part([d]) for d in documents), len(documents))
+            return self._add(source, {}, show_progress)
+        if ids is not None or titles is not None:
+            raise ValueError("ids and titles are for texts: files have names")
+        of_paths = [checked(m, str(path)) for m, path in zip(metadata, given, strict=True)]
+        # A wrong path changes nothing.
+        sources = [open_source(path, Fields(**fields or {})) for path in given]
+        return [
+            document_id
+            for source, of_source in zip(sources, of_paths, strict=True)
+            for document_id in self._add(source, of_source, show_progress)
+        ]
+
+    def _add(
+        self, source: Source, metadata: Mapping[str, Value], show_progress: bool
+    ) -> list[DocumentId]:
+        """Add the documents of a source, all with further metadata; return their ids."""
+        ids: list[DocumentId] = []
+        # Files are read again if their metadata change.
+        mark = f"-{content_id('', '', metadata)}" if metadata else ""
+
+        def parts() -> Iterator[Part]:
+            for part in source.parts(self.cut):
+                documents = [
+                    replace(
+                        document,
+                        metadata={**metadata, **document.metadata},
+                        fingerprint=document.fingerprint and document.fingerprint + mark,
+                    )
+                    for document in part.documents
+                ]
+                ids.extend(document.id for document in documents)
+                yield replace(part, documents=documents, fingerprint=part.fingerprint + mark)
+
+        with tqdm(total=source.total, desc="Adding", disable=not show_progress) as bar:
+            update(self, parts(), commit_size=_PER_COMMIT, progress=lambda n, _: bar.update(n))
+        for line in source.unreadable:
+            warnings.warn(f"skipped: {line}", stacklevel=3)
+        return ids
 
     def _encoder_of(self, name: str) -> TextEncoder:
         return TextEncoder(name)
@@ -178,19 +201,31 @@ class TextIndex(CorpusIndex):
         return Cutter(encoder.tokenizer, encoder.document_length)
 
 
+def _check_items(given: Any, **options: Any) -> None:
+    """Refuse what are no texts or paths, and options of another number."""
+    if isinstance(given, (str, bytes)):
+        raise TypeError('add takes a list of texts, or files as Path("name"); got one string')
+    if len({isinstance(item, Path) for item in given}) > 1:
+        raise TypeError("texts and paths cannot be added together")
+    if len(given) and all(isinstance(text, str) and _is_name(text) for text in given):
+        raise ValueError(f"{given[0]!r} is a file or folder: Path({given[0]!r}) adds its contents")
+    for name, items in options.items():
+        several = items is not None and not isinstance(items, Mapping)
+        if several and len(items) != len(given):
+            raise ValueError(f"there are {len(given):,} texts, but {len(items):,} {name}")
+
+
+def _is_name(text: str) -> bool:
+    return ("/" in text or "." in text) and os.path.exists(text)
+
+
 def _documents(
-    texts: Sequence[str],
+    texts: Sequence[Any],
     ids: Sequence[DocumentId] | None,
     titles: Sequence[str] | None,
-    metadata: Sequence[Mapping[str, Value | None]] | None,
+    metadata: Sequence[Metadata],
 ) -> list[Document]:
     """Return texts as documents; refuse whatever is wrong with one of them."""
-    if isinstance(texts, (str, bytes)):
-        raise TypeError("add takes a list of texts, got one string; add_files reads files")
-    given: dict[str, Sequence[Any] | None] = {"ids": ids, "titles": titles, "metadata": metadata}
-    for name, items in given.items():
-        if items is not None and len(items) != len(texts):
-            raise ValueError(f"there are {len(texts):,} texts, but {len(items):,} {name}")
     chosen = [None] * len(texts) if ids is None else checked_ids(ids)
     documents = []
     for i, (text, document_id) in enumerate(zip(texts, chosen, strict=True)):
@@ -204,9 +239,8 @@ def _documents(
                 )
         if not text.strip() and not title.strip():
             raise ValueError(f"the text of document {owner!r} is empty")
-        values = {} if metadata is None else checked(metadata[i], owner)
+        values = checked(metadata[i], owner)
         if document_id is None:
-            content = json.dumps([title, text, sorted(values.items())]).encode()
-            document_id = hashlib.sha256(content).hexdigest()[:16]
+            document_id = content_id(title, text, values)
         documents.append(Document(document_id, text, title, metadata=values))
     return documents

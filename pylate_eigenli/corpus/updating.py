@@ -26,6 +26,8 @@ def _ignore(_parts: int, _documents: int) -> None:
 class Update:
     """Numbers of documents that an update has added, left unchanged and removed.
 
+    ``files`` is the number of files that passages or pages were added from.
+
     Examples
     --------
     >>> Update(added=3, unchanged=2, removed=1).added
@@ -35,14 +37,7 @@ class Update:
     added: int = 0
     unchanged: int = 0
     removed: int = 0
-
-    def plus(self, other: Update) -> Update:
-        """Return the sums of the numbers of two updates."""
-        return Update(
-            self.added + other.added,
-            self.unchanged + other.unchanged,
-            self.removed + other.removed,
-        )
+    files: int = 0
 
 
 def update(
@@ -54,10 +49,10 @@ def update(
     replace: bool = False,
     progress: Progress = _ignore,
 ) -> Update:
-    """Add the new documents of a source to an index, and replace changed ones.
+    """Add the new documents of a source to an index, and replace changed ones; the last of an id counts.
 
     A passage or page is unchanged if the index holds it with the fingerprint of its file, a record
-    if the index holds its id. Passages and pages that a file no longer has are removed. After an
+    if the index holds its id with the same title, text and metadata. Passages and pages that a file no longer has are removed. After an
     interruption, the next update continues after the last commit.
 
     Parameters
@@ -103,7 +98,7 @@ class _Update:
         self.encode_size = encode_size
         self.replace = replace
         self.progress = progress
-        self.added = self.unchanged = 0
+        self.added = self.unchanged = self.files = 0
         self.outdated: list[DocumentId] = []
         # Documents to be encoded, and encoded ones to be committed.
         self.waiting: dict[DocumentId, tuple[Document, Any]] = {}
@@ -112,21 +107,23 @@ class _Update:
     def take(self, part: Part) -> None:
         known = {} if part.file is None else self.index.of_file(part.file)
         stays = set()
+        is_new = False
         for document in part.documents:
             held = known.get(str(document.id))
             # Documents that were added without a file have no fingerprint.
             is_unchanged = held is not None and held in ("", document.fingerprint)
-            is_twice = document.id in self.waiting or document.id in self.encoded
-            if not self.replace and (is_unchanged or is_twice):
+            if is_unchanged and not self.replace:
                 self.unchanged += 1
                 stays.add(document.id)
                 continue
             content = part.content(document)
             if content is not None:
                 stays.add(document.id)
+                is_new = True
                 self.waiting[document.id] = (document, content)
                 if len(self.waiting) >= self.encode_size:
                     self.encode()
+        self.files += is_new and part.file is not None
         self.outdated += [
             i
             for i, fingerprint in known.items()
@@ -138,10 +135,11 @@ class _Update:
         """Encode the documents that are waiting; commit if there are enough."""
         if not self.replace:
             # One request for all, because the index may be in a database.
-            records = [i for i, (document, _) in self.waiting.items() if not document.fingerprint]
-            for i in set(records) - set(self.index.missing(records)):
-                del self.waiting[i]
-                self.unchanged += 1
+            records = {i: d for i, (d, _) in self.waiting.items() if not d.fingerprint}
+            for i, held in self.index.known(records).items():
+                if held in (records[i], Document(i)):  # or added without a text
+                    del self.waiting[i]
+                    self.unchanged += 1
         if self.waiting:
             contents = [content for _, content in self.waiting.values()]
             embeddings = self.index.encoder.encode_documents(
@@ -164,4 +162,4 @@ class _Update:
         self.commit()
         if self.outdated:
             self.index.remove(self.outdated)
-        return Update(self.added, self.unchanged, len(self.outdated))
+        return Update(self.added, self.unchanged, len(self.outdated), self.files)

@@ -119,8 +119,9 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
                 )
             if dim is None:
                 raise ValueError("the index holds no documents: add some, then call fit_queries")
+            codec = self._collection.codec(base)  # refuses a forged dimension
             tokens = _collect_queries(queries_embeddings, dim)
-            self._collection.keep(transaction, self._collection.codec(base).with_queries(tokens))
+            self._collection.keep(transaction, codec.with_queries(tokens))
         return self
 
     @property

@@ -146,10 +146,8 @@ class Service:
         """Return a document by its id; digits stand for a number too, if no string is the same."""
         ids: list[str | int] = [name, *([int(name)] if _is_integer(name) else [])]
         self._reader.index.refresh()
-        missing = self._reader.missing(ids)
-        known = [i for i in ids if i not in missing]
-        (found,) = self._reader.get(known[:1] or ids[:1])
-        return DocumentOut(**DocumentOut.fields_of(found))
+        found = [*self._reader.known(ids).values()] or self._reader.get(ids)
+        return DocumentOut(**DocumentOut.fields_of(found[0]))
 
     def _changed(self) -> ChangeResponse:
         return ChangeResponse(generation=self._writer.index.generation, documents=len(self._writer))

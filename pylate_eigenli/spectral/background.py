@@ -119,8 +119,11 @@ class QueryFilter:
             return Queries(plain, queries)
         shares = torch.full((len(queries),), self.share)
         if self.by_evidence:
-            moments = torch.stack([query.mT @ query for query in queries])
-            shares = shares_by_evidence(moments, self.share)
+            # The smaller Gram matrix of a query has the traces of its moment. NumPy's products: for
+            # small matrices those of torch mostly wait for threads.
+            grams = (query.numpy() @ query.numpy().T for query in queries)
+            parts = [shares_by_evidence(torch.from_numpy(gram)[None], self.share) for gram in grams]
+            shares = torch.cat(parts)
         return Queries(plain, queries, self.against, shares)
 
 

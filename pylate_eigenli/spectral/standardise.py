@@ -23,7 +23,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..tokens import TokenBatch
 from .background import Background
@@ -162,11 +161,10 @@ class Standardise:
         if self.asked is not None:
             centre = self.asked.mean
             return _standardised(batch, centre, _root(self.asked.energy(centre)))
-        own = batch.means()
-        counts = torch.from_numpy(batch.lengths).to(own)[:, None]
-        prior = _PRIOR_TOKENS * torch.from_numpy(self._centre(batch.dim)).to(own)
-        centres = (counts * own + prior) / (counts + _PRIOR_TOKENS)
-        return _standardised(batch, centres[batch.owners], self.scale)
+        counts = batch.lengths[:, None]
+        sums = counts * batch.means().cpu().numpy() + _PRIOR_TOKENS * self._centre(batch.dim)
+        centres = np.repeat(sums / (counts + _PRIOR_TOKENS), batch.lengths, axis=0)
+        return _standardised(batch, centres, self.scale)
 
     def _centre(self, dim: int) -> NDArray[np.float64]:
         return np.zeros(dim) if self.centre is None else self.centre
@@ -234,11 +232,9 @@ def _root(energy: float) -> float:
     return float(np.sqrt(energy)) or 1.0
 
 
-def _standardised(
-    batch: TokenBatch, centre: NDArray[np.float64] | Tensor, scale: float
-) -> TokenBatch:
+def _standardised(batch: TokenBatch, centre: NDArray[np.float64], scale: float) -> TokenBatch:
     if centre.shape[-1:] != (batch.dim,):
         raise ValueError(f"a mean token of shape {tuple(centre.shape)} for {batch.dim} dimensions")
-    tokens = (batch.tokens - torch.as_tensor(centre).to(batch.tokens)) / scale
+    tokens = (batch.tokens - torch.from_numpy(centre).to(batch.tokens)) / scale
     constant = torch.full_like(tokens[:, :1], CONSTANT)
     return TokenBatch(torch.cat([tokens, constant], dim=1), batch.offsets)

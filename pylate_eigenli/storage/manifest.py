@@ -132,7 +132,7 @@ class Manifest:
             lost = sorted(name for name in _names(folder) if _DATA_NAME.fullmatch(name))
             if not lost:
                 return cls()
-            if os.path.lexists(path):  # the first writer has just made it
+            if path.exists():  # the first writer has just made it
                 return cls.read(folder)
             raise IndexFormatError(
                 f"{path} is missing, but there is {lost[0]}: restore it, or start again with "

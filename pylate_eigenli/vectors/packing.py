@@ -79,7 +79,7 @@ def unpack(vectors: Tensor) -> Tensor:
 
 def pack_moments(batch: TokenBatch) -> Tensor:
     """Return the packed vectors of queries: sum_i K(q_i). Shape: (queries, d (d + 1) / 2)."""
-    return pack(torch.stack([tokens.mT @ tokens for tokens in batch]))
+    return pack_subspaces(batch.tokens, batch.offsets, np.zeros(len(batch), np.float32))
 
 
 def pack_queries(queries: Queries) -> Tensor:
@@ -88,7 +88,13 @@ def pack_queries(queries: Queries) -> Tensor:
     if queries.against is None or queries.shares is None:
         return packed
     mass = queries.shares * packed[:, : queries.tokens.dim].sum(1)
-    return packed - mass[:, None] * pack((queries.against.mT @ queries.against)[None])
+    return packed.addr_(mass, _packed_background(queries.against), alpha=-1)
+
+
+@lru_cache(maxsize=4)
+def _packed_background(against: Tensor) -> Tensor:
+    """Return what queries lose, computed once per tensor: searches get the same one every time."""
+    return pack((against.mT @ against)[None])[0]
 
 
 @precise

@@ -6,7 +6,6 @@ beside it, so equal documents get equal scores to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,14 @@ from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..spectral.kernels.compiled import reordered
+from ..spectral.kernels.compiled import precise
+from ..spectral.kernels.moments import padded
+from ..spectral.kernels.simd import LANES, load, splat, store, totals
 from ..spectral.kernels.threads import for_ranges
 from .rows import StoredRows
 
-_DOCUMENTS_PER_TASK = 64
-_NO_SCALES = np.zeros(0, np.float32)
+_DOCUMENTS_PER_TASK = 16
+_NONE = np.zeros(0, np.float32)
 
 
 def _decode(stored: Any, scale: Any, bits: Any, row: Any) -> None:
@@ -56,54 +57,68 @@ def _compiled_decode(stored: Any, scale: Any, bits: Any, row: Any) -> Any:
     return decode_number
 
 
-@reordered
+@precise
+def _products(values: Any, scales: Any, tokens: Any, bits: Any, rows: Any, out: Any) -> None:
+    """Write the inner products of stored rows (n, d) with tokens to out, two rows at a time.
+
+    Tokens and the two buffers are padded with zeros to whole lanes, and there is a multiple of four
+    of them; out has a row for every pair. ``bits`` and ``rows`` are the same memory.
+    """
+    n, d = values.shape
+    none = splat(np.float32(0))
+    for r in range(0, n, 2):
+        for i in range(2):
+            at = min(r + i, n - 1)
+            scale = scales[at] if scales.shape[0] > 0 else np.float32(1)
+            _decode(values[at], scale, bits[i, :d], rows[i, :d])
+        for t in range(0, tokens.shape[0], 4):
+            a0 = a1 = a2 = a3 = b0 = b1 = b2 = b3 = none
+            for c in range(0, tokens.shape[1], LANES):
+                x, y = load(rows[0], c), load(rows[1], c)
+                t0, t1 = load(tokens[t], c), load(tokens[t + 1], c)
+                t2, t3 = load(tokens[t + 2], c), load(tokens[t + 3], c)
+                a0, a1, a2, a3 = a0 + x * t0, a1 + x * t1, a2 + x * t2, a3 + x * t3
+                b0, b1, b2, b3 = b0 + y * t0, b1 + y * t1, b2 + y * t2, b3 + y * t3
+            store(out[r], t, totals(a0, a1, a2, a3))
+            store(out[r + 1], t, totals(b0, b1, b2, b3))
+
+
+@precise
 def _score(
-    basis: Any, scales: Any, offsets: Any, floors: Any, documents: Any, tokens: Any, out: Any
+    values: Any, scales: Any, offsets: Any, floors: Any, documents: Any, tokens: Any, out: Any
 ) -> None:
-    """Write (1 - floor) sum_ij <q_i, w_j>^2 + floor sum_i |q_i|^2 of the documents to out."""
-    d = basis.shape[1]
-    bits = np.empty(d, np.uint32)
-    row = bits.view(np.float32)
+    """Write the scores of documents to out, for tokens in whole lanes and a multiple of four.
+
+    (1 - floor) sum_ij <q_i, w_j>^2 + floor sum_i |q_i|^2 if there are floors, otherwise MaxSim,
+    sum_i max_j <q_i, d_j>. Tokens of zeros change neither.
+    """
+    bits = np.zeros((2, tokens.shape[1]), np.uint32)
+    rows = bits.view(np.float32)
+    longest = 0
+    for n in range(documents.shape[0]):
+        longest = max(longest, offsets[documents[n] + 1] - offsets[documents[n]])
+    products = np.empty((padded(longest, 2), tokens.shape[0]), np.float32)
     mass = 0.0
     for t in range(tokens.shape[0]):
-        for i in range(d):
+        for i in range(tokens.shape[1]):
             mass += np.float64(tokens[t, i]) * np.float64(tokens[t, i])
     for n in range(documents.shape[0]):
-        document = documents[n]
-        caught = 0.0
-        for r in range(offsets[document], offsets[document + 1]):
-            _decode(basis[r], scales[r] if scales.shape[0] > 0 else np.float32(1), bits, row)
-            for t in range(tokens.shape[0]):
-                token = tokens[t]
-                dot = np.float32(0)
-                for i in range(d):
-                    dot += row[i] * token[i]
-                caught += np.float64(dot) * np.float64(dot)
-        floor = np.float64(floors[document])
-        out[n] = (1 - floor) * caught + floor * mass
-
-
-@reordered
-def _maxsim(rows: Any, scales: Any, offsets: Any, documents: Any, tokens: Any, out: Any) -> None:
-    """Write sum_i max_j <q_i, d_j> of the documents to out."""
-    d = rows.shape[1]
-    bits = np.empty(d, np.uint32)
-    row = bits.view(np.float32)
-    best = np.empty(tokens.shape[0], np.float32)
-    for n in range(documents.shape[0]):
-        document = documents[n]
-        best[:] = -np.inf
-        for r in range(offsets[document], offsets[document + 1]):
-            _decode(rows[r], scales[r] if scales.shape[0] > 0 else np.float32(1), bits, row)
-            for t in range(tokens.shape[0]):
-                token = tokens[t]
-                dot = np.float32(0)
-                for i in range(d):
-                    dot += row[i] * token[i]
-                best[t] = max(best[t], dot)
+        begin, end = offsets[documents[n]], offsets[documents[n] + 1]
+        owned = scales[begin:end] if scales.shape[0] > 0 else scales
+        _products(values[begin:end], owned, tokens, bits, rows, products)
         total = 0.0
-        for t in range(tokens.shape[0]):
-            total += np.float64(best[t])
+        if floors.shape[0] > 0:
+            for r in range(end - begin):
+                for t in range(tokens.shape[0]):
+                    total += np.float64(products[r, t]) * np.float64(products[r, t])
+            floor = np.float64(floors[documents[n]])
+            total = (1 - floor) * total + floor * mass
+        else:
+            for t in range(tokens.shape[0]):
+                best = np.float32(-np.inf)
+                for r in range(end - begin):
+                    best = max(best, products[r, t])
+                total += np.float64(best)
         out[n] = total
 
 
@@ -112,17 +127,26 @@ def _readable(rows: StoredRows) -> tuple[NDArray[Any], NDArray[np.float32]]:
     values = rows.values
     if values.dtype == np.float16:
         values = values.view(np.uint16)  # compiled code knows no halves
-    return values, _NO_SCALES if rows.scales is None else rows.scales
+    return values, _NONE if rows.scales is None else rows.scales
 
 
-def _in_parallel(
+def _scores(
+    stored: StoredRows,
+    offsets: NDArray[np.int64],
+    floors: NDArray[np.float32],
     documents: NDArray[np.int64],
-    score: Callable[[NDArray[np.int64], NDArray[np.float32]], None],
+    tokens: Tensor,
 ) -> NDArray[np.float32]:
-    """Return what ``score`` writes for the documents, a part of them per task."""
-    n = len(documents)
-    out = np.empty(n, np.float32)
-    for_ranges(lambda part: score(documents[part], out[part]), n, _DOCUMENTS_PER_TASK)
+    values, scales = _readable(stored)
+    m, d = tokens.shape
+    whole = np.zeros((padded(m, 4), padded(d, LANES)), np.float32)
+    whole[:m, :d] = tokens.numpy()
+    out = np.empty(len(documents), np.float32)
+    for_ranges(
+        lambda part: _score(values, scales, offsets, floors, documents[part], whole, out[part]),
+        len(documents),
+        _DOCUMENTS_PER_TASK,
+    )
     return out
 
 
@@ -139,17 +163,9 @@ def subspace_scores(
     Document i owns the rows ``offsets[i]:offsets[i + 1]`` of the bases and has ``floors[i]``; see
     :class:`pylate_eigenli.spectral.background.Queries` for ``against``. Shape of the result: (n,).
     """
-    values, scales = _readable(bases)
-
-    def scores(tokens: NDArray[np.float32]) -> NDArray[np.float32]:
-        return _in_parallel(
-            documents,
-            lambda part, out: _score(values, scales, offsets, floors, part, tokens, out),
-        )
-
-    found = scores(query.contiguous().numpy())
+    found = _scores(bases, offsets, floors, documents, query)
     if against is not None:
-        found -= float(query.square().sum()) * scores(against.numpy())
+        found -= float(query.square().sum()) * _scores(bases, offsets, floors, documents, against)
     return found
 
 
@@ -160,8 +176,4 @@ def maxsim_scores(
     query: Tensor,
 ) -> NDArray[np.float32]:
     """Score documents by MaxSim of their tokens; parameters as for :func:`subspace_scores`."""
-    values, scales = _readable(tokens)
-    of_query = query.contiguous().numpy()
-    return _in_parallel(
-        documents, lambda part, out: _maxsim(values, scales, offsets, part, of_query, out)
-    )
+    return _scores(tokens, offsets, _NONE, documents, query)

@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from pylate_eigenli import EigenLIIndex
 from pylate_eigenli.cli import app
 from pylate_eigenli.corpus.catalogue import Catalogue
+from pylate_eigenli.corpus.document import Document
+from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.storage import Store
 
 COLOURS, THINGS = ["red", "green", "blue", "yellow"], ["apple", "grass", "sky", "sea", "sun"]
@@ -204,7 +206,7 @@ class TestIndex:
         (folder / "fine.txt").write_text("the sky is blue")
         options = ["--model", tiny_model, "--directions", 4]
         result = run("index", tmp_path / "one", folder, *options)
-        assert "Added 1 document in" in result.stdout
+        assert "Added 1 passage of 1 file in" in result.stdout
         assert f"skipped: {folder / 'broken.pdf'} cannot be read" in result.stderr
         told = report("index", tmp_path / "two", folder, *options)
         assert (told["added"], len(told["unreadable"])) == (1, 1)
@@ -216,6 +218,7 @@ class TestIndex:
         shutil.copytree(tiny_model, other)
         folder = tmp_path / "index"
         run("index", folder, corpus, "--model", other, "--directions", 1000, code=1)
+        assert not folder.exists()
         assert (
             report("index", folder, corpus, "--model", tiny_model, "--directions", 4)["added"] == 20
         )
@@ -266,6 +269,43 @@ class TestIndex:
         again = report(*made, "--prune")
         assert (again["added"], again["removed"], again["documents"]) == (0, 1, 2)
 
+    def test_passages_and_files_are_counted_apart(self, tmp_path: Path, tiny_model: Path) -> None:
+        folder, index = tmp_path / "notes", tmp_path / "index"
+        folder.mkdir()
+        for name in ("a", "b"):
+            (folder / f"{name}.txt").write_text(f"the {name} is red. " * 10)
+        (folder / "records.csv").write_text("id,words\n1,blue sky\n")
+        made = report("index", index, folder, "--model", tiny_model, "--field", "text=words")
+        assert (made["added_files"], made["files"]) == (2, 2)
+        assert made["added"] == made["documents"] > 3
+        about = report("info", index)
+        assert (about["documents"], about["files"]) == (made["documents"], 2)
+        assert report("remove", index, "a.txt")["files"] == 1
+        (folder / "a.txt").unlink()
+        shown = run("index", index, folder, "--field", "text=words").stdout
+        assert "Added 0 documents" in shown
+        assert shown.rstrip().endswith(" of 1 file.")
+
+    def test_records_that_have_changed_are_encoded_again_and_no_others(
+        self, index: Path, corpus: Path
+    ) -> None:
+        rows = [json.loads(line) for line in corpus.read_text().splitlines()]
+        rows[3]["title"], rows[4]["lang"] = "another", "en"
+        lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+        again = report("index", index, "-", stdin=lines)
+        assert (again["added"], again["skipped"], again["documents"]) == (2, 18, 20)
+        assert [
+            hit["id"] for hit in report("search", index, "a", "--where", "lang=en")["hits"]
+        ] == ["d4"]
+
+    @pytest.mark.parametrize("field", ["text", "body=text", "text="])
+    def test_a_field_that_cannot_be_is_said_before_anything_is_made(
+        self, tmp_path: Path, corpus: Path, field: str
+    ) -> None:
+        error = run("index", tmp_path / "index", corpus, "--field", field, code=1).stderr
+        assert error == "error: --field takes id=NAME, text=NAME or title=NAME, each once\n"
+        assert not (tmp_path / "index").exists()
+
     def test_only_a_folder_can_be_pruned(self, index: Path, corpus: Path) -> None:
         error = run("index", index, corpus, "--prune", code=1).stderr
         assert "--prune needs a folder of files" in error
@@ -291,6 +331,26 @@ class TestSearch:
             assert 0 < hit["share"] <= 1
             assert sum(hit["contributions"]) == pytest.approx(hit["score"], rel=1e-4)
             assert len(found["tokens"]) == len(hit["contributions"])
+
+    def test_hits_of_a_file_are_shown_together_and_whole_if_wanted(
+        self, tmp_path: Path, tiny_model: Path
+    ) -> None:
+        with TextIndex(tmp_path / "index", str(tiny_model), k=4) as made:
+            passages = ["red sky " * 50 + "end", "blue sea", "red sky red"]
+            names = ["a.pdf#1", "b.txt#1", "a.pdf#2"]
+            made.add_documents(
+                [
+                    Document(name, text, name[:1], file=name[:5], page=page, fingerprint="1")
+                    for name, text, page in zip(names, passages, (7, None, 8), strict=True)
+                ]
+            )
+        shown = run("search", tmp_path / "index", "red sky").stdout
+        assert "1. a  a.pdf\n" in shown
+        assert "2. b  b.txt\n" in shown
+        assert shown.index("a.pdf#1  page 7  ") < shown.index("2. b")
+        assert shown.index("a.pdf#2  page 8  ") < shown.index("2. b")
+        assert "end" not in shown
+        assert "end" in run("search", tmp_path / "index", "red sky", "--text").stdout
 
     def test_without_a_query_they_are_read_line_by_line(self, index: Path) -> None:
         lines = run("search", index, "--json", stdin="red sea\n\n \ngreen sky\n\n").stdout

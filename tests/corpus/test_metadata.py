@@ -11,6 +11,7 @@ from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue
 from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.text_index import TextIndex
+from pylate_eigenli.models.text_encoder import TextEncoder
 
 TEXTS = ["the apple is a red fruit", "the sky is blue", "the sea is blue water", "green grass"]
 METADATA = [
@@ -187,15 +188,53 @@ def test_files_and_records_are_read_with_their_metadata(tmp_path, tiny_model):
         '{"_id": "2", "text": "green leaf", "metadata": {"lang": "de"}}\n'
     )
     with TextIndex(tmp_path / "index", str(tiny_model), k=4) as index:
-        done = index.add_files([folder, str(records)])
-        assert (done.added, done.unchanged) == (3, 0)
+        assert index.add([folder, records]) == ["fruit.txt#1", 1, "2"]
         (hit,) = index.search("blue", where={"lang": "en"})
         assert (hit.id, hit.metadata) == (1, {"lang": "en", "tags": '["a"]'})
         assert found(index, lang="de") == {"2"}
         (hit,) = [hit for hit in index.search("red") if hit.id == "fruit.txt#1"]
         assert (hit.file, hit.text) == ("fruit.txt", "the apple is a red fruit")
         (folder / "fruit.txt").write_text("the apple is green")
-        done = index.add_files(folder)
-        assert (done.added, done.unchanged) == (1, 0)
+        assert index.add(folder) == ["fruit.txt#1"]
+        assert index.get(["fruit.txt#1"])[0].text == "the apple is green"
         with pytest.raises(FileNotFoundError):
-            index.add_files([folder, tmp_path / "nowhere"])
+            index.add([folder, tmp_path / "nowhere"])
+
+
+class TestAdd:
+    def test_what_is_the_same_is_not_encoded_again_but_other_metadata_are_kept(
+        self, index, tmp_path, monkeypatch
+    ):
+        encoded = []
+        encode = TextEncoder.encode_documents
+
+        def counted(encoder, documents, *options):
+            encoded.extend(documents)
+            return encode(encoder, documents, *options)
+
+        monkeypatch.setattr(TextEncoder, "encode_documents", counted)
+        (tmp_path / "a.txt").write_text("green grass")
+        for times, lang in ((1, "en"), (1, "en"), (2, "de")):
+            assert index.add(tmp_path / "a.txt", metadata={"lang": lang}) == ["a.txt#1"]
+            index.add(TEXTS, ids=["a", "b", 3, "d"], metadata=METADATA)
+            assert encoded == ["a\ngreen grass"] * times
+        assert found(index, lang="de") == {"b", "a.txt#1"}
+
+    def test_one_dictionary_is_for_all_texts(self, index):
+        assert index.add(["red sea", "blue sea"], metadata={"lang": "it"})
+        assert len(found(index, lang="it")) == 2
+
+    def test_tables_are_read_by_the_names_of_their_fields(self, index, tmp_path):
+        (tmp_path / "a.csv").write_text("words,year\nred sun,1999\n")
+        (table,) = index.add([tmp_path / "a.csv"], fields={"text": "words"})
+        assert found(index, year={"lt": 2000}) == {table}
+
+    def test_names_of_files_are_not_taken_for_texts(self, index, tmp_path):
+        (tmp_path / "a.txt").write_text("green grass")
+        with pytest.raises(ValueError, match=r"a\.txt' is a file or folder: Path\("):
+            index.add([str(tmp_path / "a.txt")])
+        with pytest.raises(TypeError, match="cannot be added together"):
+            index.add([tmp_path, "green grass"])
+        with pytest.raises(ValueError, match="files have names"):
+            index.add([tmp_path], ids=["a"])
+        assert len(index) == 4

@@ -58,7 +58,7 @@ def test_a_page_is_scored_as_the_model_and_the_subspace_say(
     folder: Path, target: Path, colqwen3: VisionColBERT, checkpoints: Path
 ) -> None:
     index = PageIndex(target, model=str(checkpoints / "colqwen3"), k=16, preset="paper")
-    assert update(index, folder) == Update(added=6)
+    assert update(index, folder) == Update(added=6, files=3)
     question = "how did revenue develop?"
     pages = list(PageReader(folder).read())
     embeddings = colqwen3.encode((page.image for page in pages), is_query=False)
@@ -91,7 +91,7 @@ class TestUpdate:
         os.utime(folder / "letter.png", ns=(1, 1))
         index = PageIndex(target, model=encoder)
         # Three files are new or changed; a changed one replaces its pages, and loses two.
-        assert update(index, folder) == Update(added=3, removed=4)
+        assert update(index, folder) == Update(added=3, removed=4, files=3)
         assert ids(index) == {"annual.pdf#1", "letter.png", "photo.jpg"}
         assert update(index, folder) == Update(unchanged=3)
 
@@ -118,7 +118,7 @@ class TestUpdate:
             index.update(Interrupted(folder), batch_size=1, show_progress=False)
         index = PageIndex(target, model=encoder)
         assert len(index) == 4
-        assert update(index, folder) == Update(added=2, unchanged=4)
+        assert update(index, folder) == Update(added=2, unchanged=4, files=2)
         assert ids(index) == ALL
 
     def test_of_one_file_leaves_the_others_alone(
@@ -160,7 +160,7 @@ class TestUpdate:
         index = PageIndex(target, model=encoder)
         update(index, folder)
         again = index.update(PageReader(folder), replace=True, show_progress=False)
-        assert again == Update(added=6)
+        assert again == Update(added=6, files=3)
         assert ids(index) == ALL
 
     def test_is_refused_for_another_folder_or_model(

@@ -54,20 +54,20 @@ def test_what_never_ends_is_ended(folder: Path, monkeypatch: pytest.MonkeyPatch)
     (folder / "slow.pdf").write_bytes(pdf_of_one_page_many_times())
     begin = time.perf_counter()
     with pytest.raises(SandboxError, match="it takes more than 2 seconds"):
-        sandbox.read_text(folder / "slow.pdf")
+        sandbox.read_texts(folder / "slow.pdf")
     assert time.perf_counter() - begin < 15
-    assert sandbox.read_text(folder / "a.pdf") == ("", "bomb")
+    assert sandbox.read_texts(folder / "a.pdf") == ("", [[1, "bomb"]])
 
 
 def test_one_child_reads_all_files_that_behave(folder: Path) -> None:
-    sandbox.read_text(folder / "a.pdf")
+    sandbox.read_texts(folder / "a.pdf")
     child = SANDBOX._child
     (folder / "broken.pdf").write_bytes(b"not a PDF")
     with pytest.raises(ValueError, match="Failed to load"):
-        sandbox.read_text(folder / "broken.pdf")
+        sandbox.read_texts(folder / "broken.pdf")
     with ThreadPoolExecutor(4) as pool:
         files = [folder / name for name in ("a.pdf", "c.pdf")] * 10
-        assert {text for _, text in pool.map(sandbox.read_text, files)} == {"bomb"}
+        assert {text for _, ((_, text),) in pool.map(sandbox.read_texts, files)} == {"bomb"}
     assert SANDBOX._child is child
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -10,15 +11,18 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from helpers.tiny_model import words_tokenizer
 
-from pylate_eigenli.corpus import readers, sources
+from pylate_eigenli.corpus import readers, records
 from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.hits import snippet
+from pylate_eigenli.corpus.page_files import read_pdf
 from pylate_eigenli.corpus.passages import Cutter
-from pylate_eigenli.corpus.readers import read_html, read_markdown
+from pylate_eigenli.corpus.readers import READERS, read_html, read_markdown, suffix_of
+from pylate_eigenli.corpus.records import Fields
 from pylate_eigenli.corpus.sources import open_source
 
 PDF = b"""%PDF-1.4
@@ -34,12 +38,24 @@ trailer<</Root 1 0 R/Info 6 0 R>>
 """
 
 
+WORD = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+
+
+def word_document(path, body, title="", before=""):
+    """Write a Word document with paragraphs in XML."""
+    with ZipFile(path, "w") as archive:
+        archive.writestr("word/document.xml", f"{before}<w:document {WORD}>{body}</w:document>")
+        archive.writestr(
+            "docProps/core.xml", f"<core xmlns:dc='dc'><dc:title>{title}</dc:title></core>"
+        )
+
+
 def cutter(length=100):
     return Cutter(words_tokenizer(), length)
 
 
-def read(source, length=100):
-    parts = open_source(str(source)).parts(cutter(length))
+def read(source, length=100, fields=None):
+    parts = open_source(str(source), fields).parts(cutter(length))
     documents = [document for part in parts for document in part.documents]
     return [replace(document, file=None, fingerprint="") for document in documents]
 
@@ -61,7 +77,7 @@ class TestFolders:
             Document("a.txt#1", "café and tea", "a"),
             Document("b.md#1", "Body of it.", "The heading"),
             Document("c.html#1", "one two\n\nthree", "A & B"),
-            Document("deep/d.PDF#1", "Yellow plants need water", "Plants"),
+            Document("deep/d.PDF#1", "Yellow plants need water", "Plants", page=1),
         ]
 
     def test_long_files_become_passages_that_a_model_reads_whole(self, tmp_path):
@@ -95,15 +111,11 @@ class TestFolders:
         (line,) = source.unreadable
         assert line.startswith(f"{tmp_path / 'a.pdf'} cannot be read")
 
-    def test_without_a_reader_of_pdfs_they_are_named_with_what_they_need(
-        self, tmp_path, monkeypatch
-    ):
+    def test_without_a_reader_of_pdfs_the_reason_names_what_they_need(self, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "pypdfium2", None)
         (tmp_path / "a.pdf").write_bytes(PDF)
-        (tmp_path / "b.txt").write_text("fine")
-        source = open_source(str(tmp_path))
-        assert [len(part.documents) for part in source.parts(cutter())] == [0, 1]
-        assert source.unreadable[0].endswith('pypdfium2: pip install "pylate-eigenli[pdf]"')
+        with pytest.raises(ImportError, match=r'pypdfium2: pip install "pylate-eigenli\[pdf\]"'):
+            read_pdf(tmp_path / "a.pdf")
 
     @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
     def test_names_that_are_not_text_are_read_and_told_apart(self, tmp_path):
@@ -196,7 +208,7 @@ class TestFolders:
 
     def test_a_heading_with_many_spaces_takes_linear_time(self, tmp_path):
         (tmp_path / "a.md").write_text("# x" + " " * 1_000_000 + "y ##\nBody.")
-        title, text = read_markdown(tmp_path / "a.md")
+        title, ((_, text),) = read_markdown(tmp_path / "a.md")
         assert (title.split(), text) == (["x", "y"], "Body.")
 
     def test_a_file_that_changes_changes_its_fingerprint(self, tmp_path):
@@ -232,11 +244,11 @@ class TestJsonLines:
         ("line", "message"),
         [
             ("{", "line 2"),
-            ("[]", "expected an object"),
+            ("[]", "expected an object with named fields"),
             ("[" * 100_000, "recursion"),
-            ('{"text": "no id"}', '"id"'),
-            ('{"id": true, "text": ""}', '"id"'),
-            ('{"id": 1, "text": 2}', '"text"'),
+            ('{"id": 1, "body": "no text"}', "no field 'text' among 'id', 'body': name the one"),
+            ('{"id": true, "text": ""}', "'id'"),
+            ('{"id": 1, "text": 2}', "'text'"),
             ('{"id": "\\ud800", "text": ""}', "not valid Unicode"),
             ("caf\udce9", "utf-8"),
         ],
@@ -263,23 +275,87 @@ class TestJsonLines:
         writer.join()
 
     def test_a_line_without_an_end_is_refused_by_its_number(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(sources, "_LINE_BYTES", 2 << 20)
+        monkeypatch.setattr(records, "LINE_BYTES", 2 << 20)
         path = tmp_path / "long.jsonl"
         path.write_text('{"id": 1, "text": "fine"}\n{"id": 2, "text": "' + "x" * (2 << 20))
         with pytest.raises(ValueError, match=r"long.jsonl, line 2: it has more than 2 MB"):
             read(path)
 
 
-class TestBounds:
-    def test_a_file_of_too_many_bytes_is_skipped_and_named(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(readers, "MAX_BYTES", 1 << 20)
-        (tmp_path / "large.txt").write_text("x" * (1 << 20) + "x")
-        (tmp_path / "small.txt").write_text("fine")
+class TestTables:
+    @pytest.mark.parametrize(
+        ("name", "table"),
+        [
+            ("a.csv", 'id,title,text,year,code\n7,Sea,"blue, and\nwide",2024,007\n'),
+            ("a.csv", '\ufeffid;title;text;year;code\r\n7;Sea;"blue, and\nwide";2024;007\r\n'),
+            ("a.tsv", 'id\ttitle\ttext\tyear\tcode\n7\tSea\t"blue, and\nwide"\t2024\t007\n'),
+        ],
+        ids=["comma", "semicolon", "tab"],
+    )
+    def test_a_row_is_a_document_and_its_other_cells_are_metadata(self, tmp_path, name, table):
+        row = Document("7", "blue, and\nwide", "Sea", metadata={"year": 2024, "code": "007"})
+        (tmp_path / name).write_text(table, newline="")
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(table.encode()))
+        assert read(tmp_path / name) == read(tmp_path / f"{name}.gz") == [row]
+
+    def test_fields_have_the_names_that_are_given(self, tmp_path):
+        (tmp_path / "a.csv").write_text("url,body,title\nx,12,2001\n,two,\n")
+        named, unnamed = read(tmp_path / "a.csv", fields=Fields(id="url", text="body"))
+        assert named == Document("x", "12", "2001")  # not numbers
+        assert (len(unnamed.id), unnamed.text, unnamed.metadata) == (16, "two", {})
+
+    @pytest.mark.parametrize(
+        ("table", "message"),
+        [
+            (b"id,words\n1,one\n", "line 2: there is no field 'text' among 'id', 'words'"),
+            (b"id,text\n1,one\n2,two,three\n", "line 3: it has more cells"),
+            (b"id,text\n1,one\0two\n", "line 2: it is not text"),
+        ],
+    )
+    def test_a_bad_row_is_named_and_keeps_no_other_file_out(self, tmp_path, table, message):
+        (tmp_path / "a.csv").write_bytes(table)
+        (tmp_path / "b.jsonl").write_text('{"id": 1, "text": "fine"}\n')
+        (tmp_path / "c.jsonl.gz").write_bytes(b"not gzip")
         source = open_source(str(tmp_path))
-        assert [part.file for part in source.parts(cutter())] == [None, "small.txt"]
-        assert source.unreadable == [
-            f"{tmp_path / 'large.txt'} cannot be read: it has more than 1 MB"
-        ]
+        parts = [part for part in source.parts(cutter()) if part.documents]
+        assert parts[-1].documents == [Document(1, "fine")]
+        table, packed = source.unreadable
+        assert message in table
+        assert packed == f"{tmp_path / 'c.jsonl.gz'}, line 0: Not a gzipped file (b'no')"
+
+
+class TestWordDocuments:
+    def test_paragraphs_are_read_and_what_is_said_twice_or_deleted_is_not(self, tmp_path):
+        body = (
+            "<w:p><w:pPr><w:tabs><w:tab/></w:tabs></w:pPr><w:r><w:t>one </w:t></w:r>"
+            "<w:r><w:t>two</w:t><w:tab/><w:t>three</w:t></w:r></w:p>"
+            "<w:p><w:r><w:delText>gone</w:delText><w:t>four</w:t></w:r>"
+            "<w:Choice><w:t>!</w:t></w:Choice><w:Fallback><w:t>!</w:t></w:Fallback></w:p>"
+        )
+        word_document(tmp_path / "a.docx", body, title="Numbers")
+        assert read(tmp_path) == [Document("a.docx#1", "one two three\n\nfour!", "Numbers")]
+
+    def test_entities_and_other_files_are_refused(self, tmp_path):
+        laughs = "<!DOCTYPE x [<!ENTITY a 'ha'><!ENTITY b '&a;&a;&a;&a;'>]>"
+        word_document(tmp_path / "a.docx", "<w:t>&b;</w:t>", before=laughs)
+        (tmp_path / "b.docx").write_text("not a Word document")
+        source = open_source(str(tmp_path))
+        assert not [part for part in source.parts(cutter()) if part.documents]
+        entities, other = source.unreadable
+        assert "it defines entities" in entities
+        assert "it is no Word document" in other
+
+
+class TestBounds:
+    def test_no_more_of_a_file_is_read_or_unpacked_than_a_bound(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(readers, "MAX_BYTES", 1 << 20)
+        text = "x" * (1 << 20)
+        (tmp_path / "large.txt").write_text(text + "x")
+        (tmp_path / "bomb.txt.gz").write_bytes(gzip.compress(text.encode() * 2))
+        word_document(tmp_path / "bomb.docx", f"<w:t>{text}</w:t>")
+        for name in ("large.txt", "bomb.txt.gz", "bomb.docx"):
+            with pytest.raises(ValueError, match="it has more than 1 MB"):
+                READERS[suffix_of(Path(name))](tmp_path / name)
 
     def test_a_model_is_not_given_more_than_any_reads(self):
         endless = "word " * 10_000_000

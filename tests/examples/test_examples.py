@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -9,6 +11,9 @@ from pathlib import Path
 import pytest
 from helpers.tiny_collection import tiny_collection
 from helpers.tiny_model import tiny_model
+from typer.testing import CliRunner
+
+from pylate_eigenli.cli import app
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NEEDS = {"milvus": "milvus_lite", "single_vector_voyager": "voyager"}
@@ -54,3 +59,16 @@ def test_example_runs(name, model, tmp_path, monkeypatch, capsys, request):
     # Within this process: importing the libraries takes longer than the programs themselves.
     runpy.run_path(str(program), run_name="__main__")
     assert capsys.readouterr().out.strip()
+
+
+def test_the_image_is_built_of_what_the_project_has():
+    """Nobody builds it here: its extras, its command and the options of that command exist."""
+    lines = (EXAMPLES / "Dockerfile").read_text()
+    project = (EXAMPLES.parent / "pyproject.toml").read_text()
+    (extras,) = re.findall(r"/source\[(.+?)\]", lines)
+    assert all(f"\n{extra} = [" in project for extra in extras.split(","))
+    instructions = dict(re.findall(r"^(ENTRYPOINT|CMD) (.+)$", lines, re.MULTILINE))
+    (program,), command = map(json.loads, (instructions["ENTRYPOINT"], instructions["CMD"]))
+    assert f"\n{program} = " in project
+    shown = CliRunner().invoke(app, [command[0], "--help"]).stdout
+    assert all(word in shown for word in command if word.startswith("--"))

@@ -43,6 +43,7 @@ def test_forged_files_end_in_errors_that_name_them():
         ("eigenli", "meta.settings.k =", 18),  # of an index that is then added to
         ("binary", "document.floor of", 4),  # of other columns than the next segment
         ("single vectors", "vector_scale all nan", 2),
+        ("single vectors", "meta.dim =", 18),
         ("standardised", "standardise.centre huge", 1),
         ("faiss", "meta.settings.backend is missing", 1),
         ("texts", "meta.catalogue =", 18),

@@ -526,7 +526,7 @@ class TestSettings:
         theirs = {name for other in others for name in signature(other).parameters}
         ours = set(signature(index_type).parameters)
         for name in theirs - ours - {"kwargs"}:
-            with pytest.raises(TypeError, match=f"{index_type.__name__} has no option '{name}'"):
+            with pytest.raises(TypeError, match=f"{index_type.__name__} has no option '{name}': "):
                 index_type(str(tmp_path / "index"), **{name: 1})
         with pytest.raises(TypeError, match=r"nbits.*EigenLISVIndex"):
             index_type(str(tmp_path / "index"), nbits=2)

@@ -57,7 +57,9 @@ def test_subset_and_rerank_are_those_of_the_index(client) -> None:
 
 
 def test_documents_come_and_go(client) -> None:
-    before = client.get("/info").json()["documents"]
+    info = client.get("/info").json()
+    before = info["documents"]
+    assert info["files"] == 0
     added = client.post("/documents", json={"documents": [{"id": 1, "text": "yellow water"}]})
     assert added.json()["documents"] == before + 1
     (answer,) = search(client, queries=["yellow water"], k=1000)["results"]

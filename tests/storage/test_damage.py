@@ -211,6 +211,12 @@ class TestWhatIsNotAFile:
         (line,) = Store(folder).verify()
         assert f"{path} is not a file" in line
 
+    def test_is_missing_if_it_is_a_link_to_nothing(self, folder):
+        (folder / "manifest.json").unlink()
+        (folder / "manifest.json").symlink_to("nowhere")
+        with pytest.raises(IndexFormatError, match=r"manifest.json is missing, but there is"):
+            Store(folder).snapshot  # noqa: B018
+
     @pytest.mark.parametrize("kind", ["folder", "loop", "pipe", "device"])
     def test_is_no_lock(self, folder, kind):
         instead_of(folder / "writer.lock", kind)

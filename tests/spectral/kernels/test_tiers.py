@@ -20,6 +20,11 @@ def doubled(x, out):
     out[0] = 2 * x[0]
 
 
+@njit
+def halved(x, out):
+    out[0] = x[0] / 2
+
+
 def plainly_doubled(x, out):
     out[0] = 2 * x[0] + 1e-9
 
@@ -51,3 +56,10 @@ def test_stand_ins_give_the_same_but_for_rounding(tokens, monkeypatch):
     torch.testing.assert_close(plain[0].bases, compiled[0].bases, atol=2e-5, rtol=0)
     torch.testing.assert_close(plain[0].eigenvalues, compiled[0].eigenvalues)
     torch.testing.assert_close(plain[1], compiled[1], atol=2e-5, rtol=0)
+
+
+def test_compiling_all_compiles_what_has_been_called():
+    tiered = Tiered(halved, lambda x, out: None)
+    call(tiered)
+    Tiered.compile_all()
+    assert call(tiered) == 0.5
