@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -147,9 +148,14 @@ def compact(
             echo(f"{index}: {before:,} bytes before, {after:,} after.")
 
 
-def warmup(debug: Debug = False) -> None:
+def warmup(as_json: Json = False, debug: Debug = False) -> None:
     """Compile what indexes need: once per machine, or while an image is built."""
-    with one_line_errors(debug), Console(stderr=True).status("Compiling, for about half a minute"):
+    with one_line_errors(debug):
         from ..indexes.warm_up import warm_up
 
-        warm_up()
+        begin = time.perf_counter()
+        with Console(stderr=True).status("Compiling, for about half a minute"):
+            warm_up()
+        seconds = round(time.perf_counter() - begin, 1)
+        told = f"All kernels are compiled, after {seconds} s."
+        echo(json.dumps({"seconds": seconds}) if as_json else told)

@@ -5,9 +5,9 @@ average. By Hoeffding's inequality their inner product with a vector x exceeds 4
 once in 10^13 times. So the scan can say by how much a score may be off, and whoever wants the best
 documents scores those that could be among them exactly.
 
-Codes of 8 bits, and all codes for many queries, are multiplied as bytes by NumKong, if it is
-installed (it is with PyLate). Otherwise bits are counted: a code of any width is a string of bits, each of which weighs as much as
-its dimension in the query, times a power of two. *Planes* hold the bits of these weights, and ::
+Codes of 8 bits, and all codes for many queries, are multiplied as bytes by NumKong. For few queries
+and few bits, bits are counted: a code is a string of bits, each of which weighs as much as its
+dimension in the query, times a power of two. *Planes* hold the bits of these weights, and ::
 
     sum_i q_i u_i  =  sum_r 2^r |code & plane_r|
 
@@ -17,21 +17,15 @@ where the last plane counts as negative, as in all two's complements.
 from __future__ import annotations
 
 from functools import lru_cache
-from types import ModuleType
 from typing import Any, NamedTuple
 
+import numkong
 import numpy as np
 from numpy.typing import NDArray
 
 from ..spectral.kernels.compiled import precise
 from ..spectral.kernels.simd import BYTES, add_common_bits, load_words, splat_eight, total_words
 from ..spectral.kernels.threads import for_ranges
-
-numkong: ModuleType | None
-try:
-    import numkong
-except ImportError:
-    numkong = None
 
 _BYTE_LEVELS = 15  # bits of a rounded query, besides the sign, if codes are multiplied
 _FEW_QUERIES = 4  # so few are compared with bits sooner than bits become bytes
@@ -163,7 +157,6 @@ def _scan_bytes(
     rounded: RoundedQueries,
     out: NDArray[np.float32],
 ) -> None:
-    assert numkong is not None
     n, width = values.shape
     parts, mask, middle = 8 // bits, (1 << bits) - 1, ((1 << bits) - 1) / 2
     m = len(rounded.levels)
@@ -197,7 +190,7 @@ def scan(
     Codes are those of :class:`pylate_eigenli.vectors.quantization.Codes`: values (n, bytes) and
     scales (n,). Shapes of the results: (m, n), float32, and (m,).
     """
-    by_bytes = numkong is not None and (bits == 8 or len(queries) >= _FEW_QUERIES)
+    by_bytes = bits == 8 or len(queries) >= _FEW_QUERIES
     rounded = RoundedQueries.of(queries, _BYTE_LEVELS if by_bytes else _plane_levels(bits))
     out = np.empty((len(queries), len(values)), np.float32)
     if out.size:

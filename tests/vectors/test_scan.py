@@ -1,4 +1,4 @@
-"""The fast scan of codes is off by no more than it says, with NumKong and without."""
+"""The fast scan of codes is off by no more than it says, in both of its ways."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ def vectors(seed: int, n: int, dim: int, power: float = 1.0) -> torch.Tensor:
     return x.sign() * x.abs() ** power
 
 
-@pytest.fixture(params=["numkong", "bits"])
+@pytest.fixture(params=[0, 100], ids=["bytes", "bits"])
 def way(request, monkeypatch):
-    if request.param == "bits":
-        monkeypatch.setattr(scan, "numkong", None)
-    else:
-        pytest.importorskip("numkong")
+    monkeypatch.setattr(scan, "_FEW_QUERIES", request.param)
 
 
 @pytest.mark.usefixtures("way")
