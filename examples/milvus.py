@@ -13,7 +13,6 @@ import tempfile
 from pylate import models
 
 from pylate_eigenli import EigenLIIndex
-from pylate_eigenli.indexes.databases.move import move
 
 model = models.ColBERT(sys.argv[1] if len(sys.argv) > 1 else "lightonai/GTE-ModernColBERT-v1")
 folder = tempfile.mkdtemp()
@@ -28,8 +27,9 @@ queries = model.encode(["who was seen in the water?", "insects at home"], is_que
 local = EigenLIIndex(folder, k=8)
 local.add_documents(texts, model.encode(texts, is_query=False))
 
-# ... moves to a server without being encoded again, and stays the index that it was.
-with move(local, "milvus", uri=uri, backend_options={"index_type": "HNSW"}) as index:
+# ... becomes one on a server without being encoded again, and stays as it was.
+options = {"backend": "milvus", "uri": uri, "backend_options": {"index_type": "HNSW"}}
+with local.convert(f"{folder}/served", **options, keep_bases=True) as index:
     index.update_documents(
         ["A swan was seen in a river."],
         model.encode(["A swan was seen in a river."], is_query=False),

@@ -12,7 +12,9 @@ from pylate import models, retrieve
 from pylate_eigenli import EigenLIIndex
 
 model = models.ColBERT(
-    model_name_or_path=sys.argv[1] if len(sys.argv) > 1 else "lightonai/GTE-ModernColBERT-v1",
+    model_name_or_path=sys.argv[1]
+    if len(sys.argv) > 1
+    else "answerdotai/answerai-colbert-small-v1",
 )
 
 index = EigenLIIndex(  # was: indexes.PLAID(

@@ -19,7 +19,8 @@ The folders follow the data, from token embeddings to search results:
     Scores without an index: ``maxsim``, ``rank``, ``explanation``, ``training``,
     ``token_pooling``; ``interface`` has the base class of PyLate's indexes, with and without PyLate.
 ``indexes/``
-    ``eigenli`` (subspaces), ``single_vector`` (one vector per document), ``open_index``;
+    ``eigenli`` (subspaces), ``single_vector`` (one vector per document), ``open_index``,
+    ``conversion`` of one index to another, ``export`` to files and ``query_encoder`` to search them;
     ``calibration`` chooses the settings of a new index, ``columns`` names the stored columns. A new
     ANN library is a module of ``ann/``, a new vector database a module of ``databases/``; both are
     named in ``registry``.

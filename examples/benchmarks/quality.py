@@ -2,10 +2,10 @@
 
     cd examples && python -m benchmarks.quality --models NAME=FOLDER... --collections FOLDER... \\
         [--methods METHOD...] [-k K...] [--metric nDCG@10] --cache FOLDER [--out FOLDER] \\
-        [--ignore-identical-ids [COLLECTION...]]
+        [--ignore-identical-ids [COLLECTION...]] [--plot FILE.png]
 
 Rows are methods and columns are collections; the last column is the geometric mean of the ratios to
-full MaxSim, with a 95 % bootstrap interval.
+full MaxSim, with a 95 % bootstrap interval. ``--plot`` draws these ratios by size.
 
 With ``--paper`` and the name of a model in the paper, texts are encoded as in the paper, the methods
 are the paper's, and a second table has our numbers, the paper's, and the differences:
@@ -21,14 +21,16 @@ elsewhere, which are used as they are: ``NAME_COLLECTION_docs.npz`` and ``NAME_C
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from pylate_eigenli.evaluation import beir, run
+from pylate_eigenli.evaluation import beir, plots, run
 from pylate_eigenli.evaluation.beir import Collection
 from pylate_eigenli.evaluation.bootstrap import geometric_interval
 from pylate_eigenli.evaluation.embeddings import TokenFile
@@ -40,13 +42,21 @@ from pylate_eigenli.models.text_models import load_model
 
 METHODS = [
     "full",
-    "eigenli-32",
-    "ward-32",
-    "eigenli-32:preset=auto",
+    "eigenli:preset=auto",
     "eigenli-sv-32:preset=auto",
     "eigenli-sv-32:preset=auto,fit_queries=true",
+    "eigenli-sv-32:preset=auto,dtype=int4",
     "eigenli-sv-32:preset=auto,dtype=int2",
     "eigenli-sv-32:preset=auto,dtype=binary",
+    "eigenli",
+    "eigenli-sv-32",
+    "eigenli-sv-32:dtype=int4",
+    "eigenli-sv-32:dtype=int2",
+    "eigenli-sv-32:dtype=binary",
+    "ward",
+    "kmeans-32",
+    "muvera",
+    "muvera-centered",
 ]
 PAPER_METHODS = [
     "full",
@@ -59,6 +69,18 @@ PAPER_METHODS = [
     "muvera",
     "muvera-centered",
 ]
+_BITS = {"int4": "4 bits", "int2": "2 bits", "binary": "1 bit"}  # other codes have 8
+_NAMES = {
+    "full": "all tokens, MaxSim",
+    "eigenli:preset=auto": "EigenLIIndex",
+    "eigenli-sv:preset=auto": "EigenLISVIndex",
+    "eigenli": "the paper's EigenLI",
+    "eigenli-sv": "the paper's EigenLI-SV",
+    "ward": "Ward pooling",
+    "kmeans": "k-means++ pooling",
+    "muvera": "MUVERA",
+    "muvera-centered": "MUVERA, centred",
+}
 _IGNORE = "collections with queries that are documents too, such as arguana; without names, all"
 
 
@@ -171,6 +193,50 @@ def paper_table(results: Sequence[Result], metric: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def shares(results: Sequence[Result], metric: str) -> list[Result]:
+    """Return one result per model and method: its share of full MaxSim's metric over collections.
+
+    The share is a geometric mean, the size an arithmetic one. Full MaxSim has to be among the methods.
+    """
+    full = {(row.model, row.data): row[metric] for row in results if row.method == "full"}
+    summaries = []
+    by_method = sorted(results, key=lambda row: (row.model, row.method))
+    for _, group in groupby(by_method, key=lambda row: (row.model, row.method)):
+        rows = list(group)
+        ratios = [row[metric] / full[row.model, row.data] for row in rows]
+        share = float(np.exp(np.log(np.maximum(ratios, 1e-3)).mean()))
+        size = float(np.mean([row.bytes_per_document for row in rows]))
+        column = {f"share of MaxSim's {metric}": [share]}
+        summaries.append(
+            replace(rows[0], data=rows[0].model, per_query=column, bytes_per_document=size)
+        )
+    return summaries
+
+
+def plot(results: Sequence[Result], metric: str, path: Path) -> None:
+    """Draw the shares of full MaxSim by size, a panel for each model."""
+    order = {name: place for place, name in enumerate(_NAMES.values())}
+    summaries = sorted(shares(results, metric), key=lambda row: order.get(_series(row), len(order)))
+    (column,) = summaries[0].per_query
+    plots.plot(summaries, column, "bytes_per_document", path, label=_series, mark=_mark)
+
+
+def _series(result: Result) -> str:
+    """Return the name of a method without its k and the precision of its codes."""
+    plain, _, options = result.method.partition(":")
+    kept = [option for option in options.split(",") if option and not option.startswith("dtype=")]
+    name = ":".join([re.sub(r"-[0-9]+$", "", plain), *kept[:1]])
+    return ",".join([_NAMES.get(name, name), *kept[1:]])
+
+
+def _mark(result: Result) -> str:
+    """Return what tells the points of a series apart: bits of a single vector, else k."""
+    spec = parse(result.method)
+    if spec.family.name == "eigenli-sv":
+        return _BITS.get(str(spec.options.get("dtype")), "8 bits")
+    return "" if spec.k is None else str(spec.k)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     add = parser.add_argument
@@ -183,6 +249,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", type=Path, default=Path("quality"), help="folder for results")
     add("--batch-size", type=int, default=32)
     add("--ignore-identical-ids", nargs="*", metavar="COLLECTION", help=_IGNORE)
+    add("--plot", type=Path, metavar="FILE", help="draw the shares of full MaxSim by size")
     add("--paper", metavar="MODEL", help="compare with the paper's numbers of this model")
     return parser
 
@@ -196,14 +263,20 @@ def main(arguments: list[str] | None = None) -> None:
     for method in methods:
         parse(method).check()
     collections = [load(folder, given.ignore_identical_ids) for folder in given.collections]
+    if given.plot and "full" not in methods:
+        raise ValueError("--plot draws shares of full MaxSim: add full to --methods")
     encoding = dict(paper.ENCODING) if given.paper else {}
     options = Options(given.cache, given.out, encoding, given.batch_size)
+    measured: list[Result] = []
     for model in given.models:
         name, _, folder = model.rpartition("=")
         results = results_of(name or Path(folder).name, folder, collections, methods, options)
+        measured += results
         print(table(results, given.metric))
         if given.paper:
             print(paper_table([replace(r, model=given.paper) for r in results], given.metric))
+    if given.plot:
+        plot(measured, given.metric, given.plot)
 
 
 if __name__ == "__main__":

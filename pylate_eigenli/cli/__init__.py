@@ -12,6 +12,7 @@ import typer
 
 from .. import __version__
 from . import pages
+from .convert import convert
 from .demo import demo
 from .evaluate import evaluate
 from .export import export
@@ -34,7 +35,7 @@ app = typer.Typer(
 _MAINTAIN = "Maintain an index"
 for panel, commands in {
     "Usual commands": (index, search, serve),
-    _MAINTAIN: (add, remove, info, verify, compact, export, warmup),
+    _MAINTAIN: (add, remove, info, verify, compact, convert, export, warmup),
     "Try and measure": (demo, spectrum, evaluate, paper),
 }.items():
     for command in commands:

@@ -22,16 +22,22 @@ from rich.progress import (
 
 from .errors import Debug, one_line_errors
 from .options import (
+    Backend,
     Directions,
+    Dtype,
     FieldNames,
     IndexPath,
     Json,
+    KeepTokens,
     Model,
+    Override,
     Preset,
     Trust,
+    Uri,
     counted,
     existing,
     fields_of,
+    kind_settings,
 )
 from .pages import update_pages
 from .terminal import echo
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
     from ..corpus.sources import Source
     from ..corpus.text_index import TextIndex
 
-SUBSPACES = "subspaces"
 SECONDS_BETWEEN_LINES = 10.0
 """Of progress, if there is no terminal to show a bar."""
 
@@ -81,36 +86,11 @@ def index(
     model: Model = None,
     directions: Directions = None,
     preset: Preset = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="Precision on disk: float32, float16, int8; of single vectors also int4, int2, binary."
-        ),
-    ] = None,
-    backend: Annotated[
-        str | None,
-        typer.Option(
-            help="subspaces (the default), or single vectors searched by exact, voyager or faiss, "
-            "or kept in a vector database, milvus or qdrant: see --uri."
-        ),
-    ] = None,
-    uri: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of the vector database: https://host:port, or a path for an embedded one; "
-            "by default next to INDEX. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
-        ),
-    ] = None,
-    keep_tokens: Annotated[
-        str | None,
-        typer.Option(
-            help="Keep token embeddings beside single vectors, float16 or int8, to re-rank by "
-            "MaxSim."
-        ),
-    ] = None,
-    override: Annotated[
-        bool, typer.Option("--override", help="Empty the index first if there is one.")
-    ] = False,
+    dtype: Dtype = None,
+    backend: Backend = None,
+    uri: Uri = None,
+    keep_tokens: KeepTokens = None,
+    override: Override = False,
     prune: Annotated[
         bool,
         typer.Option("--prune", help="Remove the documents of files that the folder has no more."),
@@ -129,7 +109,7 @@ def index(
         opened = open_source(source, fields_of(field))
         if prune and opened.files is None:
             raise ValueError(f"--prune needs a folder of files, which {source} is not")
-        settings = _settings(backend, keep_tokens, uri)
+        settings = kind_settings(backend, keep_tokens, uri)
         settings |= {"k": directions, "preset": preset, "dtype": dtype}
         if model is None and (override or _is_empty(index, trust)):
             with bars.task("Making the default model"):
@@ -190,22 +170,6 @@ def model_or_error() -> str:
         return default_model()
     except ImportError as error:
         raise ImportError(f"name a model with --model; {error}") from error
-
-
-def _settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> dict[str, Any]:
-    """Return the kind and the settings of an index from the options of the command."""
-    from ..indexes import databases
-
-    if uri is not None and backend not in databases.NAMES:
-        raise ValueError(f"--uri needs --backend {' or '.join(databases.NAMES)}")
-    if backend is None and keep_tokens is None:
-        return {}
-    if backend == SUBSPACES and keep_tokens is None:
-        return {"single_vector": False}
-    if backend == SUBSPACES:
-        raise ValueError("--keep-tokens needs a --backend of single vectors, such as exact")
-    kept = {"backend": backend, "keep_tokens": keep_tokens, "uri": uri}
-    return {"single_vector": True, **kept}
 
 
 def _fill(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -33,6 +33,41 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+Preset = Annotated[
+    str | None,
+    typer.Option(help="auto (the default), plus or paper: how documents become subspaces."),
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        help="Precision on disk: float32, float16, int8; of single vectors also int4, int2, binary."
+    ),
+]
+Backend = Annotated[
+    str | None,
+    typer.Option(
+        help="subspaces (the default), or single vectors searched by exact, voyager or faiss, "
+        "or kept in a vector database, milvus or qdrant: see --uri."
+    ),
+]
+Uri = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of the vector database: https://host:port, or a path for an embedded one; "
+        "by default next to INDEX. Credentials are read from MILVUS_TOKEN or QDRANT_API_KEY."
+    ),
+]
+KeepTokens = Annotated[
+    str | None,
+    typer.Option(
+        help="Keep token embeddings beside single vectors, float16 or int8, to re-rank by MaxSim."
+    ),
+]
+Override = Annotated[
+    bool, typer.Option("--override", help="Empty the index first if there is one.")
+]
+SUBSPACES = "subspaces"
+"""The backend of an index of subspaces."""
 Trust = Annotated[
     bool,
     typer.Option(
@@ -53,10 +88,21 @@ FieldNames = Annotated[
         show_default=False,
     ),
 ]
-Preset = Annotated[
-    str | None,
-    typer.Option(help="auto (the default), plus or paper: how documents become subspaces."),
-]
+
+
+def kind_settings(backend: str | None, keep_tokens: str | None, uri: str | None) -> dict[str, Any]:
+    """Return the kind and the settings of an index from the options of a command."""
+    from ..indexes.registry import DATABASES
+
+    if uri is not None and backend not in DATABASES:
+        raise ValueError(f"--uri needs --backend {' or '.join(DATABASES)}")
+    if backend is None and keep_tokens is None:
+        return {}
+    if backend == SUBSPACES and keep_tokens is None:
+        return {"single_vector": False}
+    if backend == SUBSPACES:
+        raise ValueError("--keep-tokens needs a --backend of single vectors, such as exact")
+    return {"single_vector": True, "backend": backend, "keep_tokens": keep_tokens, "uri": uri}
 
 
 def fields_of(names: list[str] | None) -> Fields:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from ..indexes import databases
+from typing_extensions import Self
+
+from ..indexes.conversion import copy_documents, new_settings
 from ..indexes.documents import after_commit
 from ..indexes.inputs import several
 from ..models.encoder import Advance, ignore
-from ..storage import DocumentId, Store
+from ..storage import DocumentId
 from ..storage.ids import checked_ids
 from ..storage.trust import sign
-from .catalogue import ALWAYS, Catalogue
-from .committing import changing, compact, mark
+from .committing import changing, compact
 from .corpus_reader import CorpusReader
 from .document import Document
 from .origin import is_trusted, origin_of
-
-_COPIED_AT_ONCE = 1000
 
 
 class CorpusIndex(CorpusReader):
@@ -148,14 +147,28 @@ class CorpusIndex(CorpusReader):
             compact(self.path, self.catalogue)
             self.index.refresh()
 
-    def copy_catalogue(self, folder: str | Path) -> None:
-        """Copy the catalogue to the folder of an index in a database."""
-        target = Catalogue(folder)
+    def convert(self, folder: str | Path, *, override: bool = False, **settings: Any) -> Self:
+        """Make another index of the same documents, with their texts and metadata.
+
+        Nothing is encoded again, and the model is not loaded; this index stays as it is.
+
+        Parameters
+        ----------
+        folder
+            The folder of the new index.
+        override, settings
+            As for :meth:`pylate_eigenli.EigenLIIndex.convert`.
+        """
+        options = new_settings(self.index, folder, override, settings)
+        target = type(self)(folder, override=override, **options)
+        target._encoder, target._is_trusted = self._encoder, self._is_trusted
         about = self.catalogue.about
         if self._is_trusted or is_trusted(self.path, about, runs_code=True):
-            about["signature"] = sign(Path(folder), about.get("model", ""))
-        ids = list(Store(self.path).snapshot)
-        for chunk in databases.chunks(ids, _COPIED_AT_ONCE):
-            rows = self.catalogue.get(chunk, self._generation).values()
-            target.put(rows, ALWAYS, about)
-        mark(folder, ALWAYS)
+            about["signature"] = sign(target.path, about.get("model", ""))
+        ids = [document_id for part, _ in self.index.vectors() for document_id in part]
+        documents = list(self.catalogue.get(ids, self._generation).values())
+        has_catalogue = self.catalogue.path.is_file()  # an index made without texts has none
+        with target._changing(documents, about) if has_catalogue else nullcontext():
+            copy_documents(self.index, target.index)
+        target._about = about
+        return target

@@ -35,11 +35,13 @@ def plot(
     path: str | os.PathLike[str],
     *,
     label: Callable[[Result], str] | None = None,
+    mark: Callable[[Result], str] | None = None,
 ) -> None:
     """Draw the quality of methods against a cost; results that differ in k alone are joined.
 
     Each collection gets a plot of its own. The cost is one of :data:`COSTS`; the suffix of the path
-    sets the format; ``label`` names a method, by default as it is without k.
+    sets the format. Methods of the same ``label`` are joined, and ``mark`` tells them apart: by default
+    the label is the name without k, and the mark is k.
 
     Examples
     --------
@@ -52,7 +54,7 @@ def plot(
     """
     figure_type = require("matplotlib.figure", "plot", _PURPOSE).Figure
     ticker = require("matplotlib.ticker", "plot", _PURPOSE)
-    label = label or _series
+    label, mark = label or _series, mark or _k
     collections = list(dict.fromkeys(result.data for result in results))
     names = list(dict.fromkeys(map(label, results)))
     figure = figure_type(figsize=(1.5 + 5 * len(collections), 4.2), layout="constrained")
@@ -69,7 +71,7 @@ def plot(
             for x, y, result in zip(at, values, points, strict=True):
                 if len(points) > 1:
                     axis.annotate(
-                        str(parse(result.method).k),
+                        mark(result),
                         (x, y),
                         xytext=(4, 4),
                         textcoords="offset points",
@@ -86,6 +88,10 @@ def plot(
         axis.grid(alpha=0.3)
     figure.legend(lines.values(), lines.keys(), loc="outside right upper", frameon=False)
     figure.savefig(path, dpi=150)
+
+
+def _k(result: Result) -> str:
+    return str(parse(result.method).k)
 
 
 def _series(result: Result) -> str:

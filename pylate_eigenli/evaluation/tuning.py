@@ -19,10 +19,11 @@ from tqdm.auto import tqdm
 
 from ..indexes.eigenli import EigenLIIndex
 from ..scores.maxsim import maxsim_scores
-from ..spectral.settings import SpectralSettings
+from ..spectral.settings import PRESETS, SpectralSettings
 from ..spectral.subspace import check_k
 from ..tokens import collect
 from ..vectors.ranking import top_k
+from .bootstrap import paired_interval
 from .metrics import ndcg
 
 _KS = (16, 32, 64)
@@ -64,7 +65,8 @@ class Tuning:
     Parameters
     ----------
     best
-        The smallest setting that is about as good as the best one.
+        The recommended setting: the preset ``"plus"`` unless another one is better beyond chance,
+        with the smallest k that is about as good as the best.
     cross_validated
         Score of the choice on queries that had no part in it.
     paper
@@ -213,10 +215,29 @@ def tune(
 
 
 def _choose(trials: Sequence[Trial], queries: NDArray[np.int64]) -> Trial:
-    """Return the trial with the smallest k, and of those the best, among those near the best score."""
-    scores = [float(trial.per_query[queries].mean()) for trial in trials]
-    good = [i for i, score in enumerate(scores) if score >= max(scores) * (1 - _WORTH)]
-    return trials[min(good, key=lambda i: (trials[i].settings.k, -scores[i]))]
+    """Return the trial to recommend, judged by some of the queries.
+
+    The preset ``"plus"`` is kept unless another setting is better beyond chance: the best of many
+    trials owes something to luck. Of the chosen setting, k is the smallest that is about as good as
+    the best.
+    """
+    by_setting: dict[SpectralSettings, list[Trial]] = {}
+    for trial in trials:
+        by_setting.setdefault(replace(trial.settings, k=1), []).append(trial)
+
+    def score(trial: Trial) -> float:
+        return float(trial.per_query[queries].mean())
+
+    best = max(trials, key=score)
+    chosen = by_setting[replace(best.settings, k=1)]
+    preset = by_setting.get(SpectralSettings(k=1, **PRESETS["plus"]), [])
+    if preset:
+        usual = max(preset, key=score)
+        if paired_interval(best.per_query[queries], usual.per_query[queries]).low <= 0:
+            chosen = preset
+    enough = (1 - _WORTH) * max(map(score, chosen))
+    good = [trial for trial in chosen if score(trial) >= enough]
+    return min(good, key=lambda trial: trial.settings.k)
 
 
 def _cross_validated(trials: Sequence[Trial], n: int, seed: int) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,16 @@ from ..spectral.settings import check_query_options
 from ..storage import DocumentId, Snapshot
 from ..storage.ids import checked_ids
 from ..storage.manifest import Manifest
-from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
 from .collection import CodecT, SettingsT
 from .documents import Companion, SearchRequest, Subset, TokenBatches, progress_bar
 from .inputs import checked_k, document_batches, several
 from .opened import OpenedIndex
+from .query_encoder import QueryEncoder, collected
+
+if TYPE_CHECKING:
+    from .eigenli import EigenLIIndex
+    from .single_vector import EigenLISVIndex
 
 _TOKENS_AT_ONCE = 256
 
@@ -120,7 +125,7 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
             if dim is None:
                 raise ValueError("the index holds no documents: add some, then call fit_queries")
             codec = self._collection.codec(base)  # refuses a forged dimension
-            tokens = _collect_queries(queries_embeddings, dim)
+            tokens = collected(queries_embeddings, dim)
             self._collection.keep(transaction, codec.with_queries(tokens))
         return self
 
@@ -130,6 +135,54 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         state = self._snapshot
         standardise = self._collection.codec(state).subspaces.transforms.standardise
         return standardise is not None and standardise.asked is not None
+
+    def convert(
+        self,
+        path: str | Path,
+        *,
+        override: bool = False,
+        show_progress: bool = False,
+        **settings: Any,
+    ) -> EigenLIIndex | EigenLISVIndex:
+        """Make another index of the same documents in the folder ``path``, without any model.
+
+        This index stays as it is. The new one appears as a whole; in a database documents appear as
+        they arrive, and the same call completes an upload that was interrupted.
+
+        Precision is as good as what is kept of the documents: tokens allow any settings. Bases, and
+        an :class:`pylate_eigenli.EigenLIIndex`, allow any precision, backend and projection of the
+        same subspaces, and vectors any other precision and backend. An error says what is missing.
+
+        Parameters
+        ----------
+        path
+            The folder of the new index.
+        override
+            Whether to replace an index that is there.
+        show_progress
+            Whether to show a progress bar.
+        settings
+            Options of :func:`pylate_eigenli.indexes.open_index.open_index` that are to be others.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> import torch
+        >>> from pylate_eigenli import EigenLIIndex
+        >>> folder = tempfile.mkdtemp()
+        >>> index = EigenLIIndex(folder, k=2, show_progress=False)
+        >>> index = index.add_documents(["first", "second"], torch.eye(8).reshape(2, 4, 8))
+        >>> small = index.convert(f"{folder}/small", dtype="binary")
+        >>> type(small).__name__, small(torch.eye(8)[4:], k=1)[0][0]["id"]
+        ('EigenLISVIndex', 'second')
+        """
+        from .conversion import copy_documents, new_settings
+        from .open_index import open_index
+
+        options = new_settings(self, path, override, settings)
+        target = open_index(path, override=override, show_progress=show_progress, **options)
+        copy_documents(self, target)
+        return target
 
     # --- searching ----------------------------------------------------------------------------
 
@@ -265,21 +318,25 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         background: float | None,
     ) -> Queries:
         """Return queries as they meet the documents of a state."""
+        encoder = self._query_encoder(state, idf, background)
+        return encoder.queries(collected(queries_embeddings, self._collection.dim(state)))
+
+    def _query_encoder(
+        self, state: Snapshot, idf: float | None, background: float | None
+    ) -> QueryEncoder:
+        """Return what a state does to queries; what takes time is computed once."""
         settings, dim = self._collection.settings(state), self._collection.dim(state)
         codec = self._collection.codec(state)  # refuses an index of other dimensions than it says
-        tokens = _collect_queries(queries_embeddings, dim)
         idf = settings.idf if idf is None else idf
         share = settings.background if background is None else background
         check_query_options(idf, share)
+        transforms = codec.subspaces.transforms
         if dim is None:
-            return Queries(tokens, tokens)
-        comparable = codec.subspaces.transforms.queries(tokens)
-        if not idf and not share:
-            return Queries(tokens, comparable)
-        return self._query_filter(state, idf, share)(tokens, comparable)
+            return QueryEncoder(0, transforms, QueryFilter())
+        chosen = QueryFilter() if not idf and not share else self._query_filter(state, idf, share)
+        return QueryEncoder(dim, transforms, chosen, codec.encoder.projection)
 
     def _query_filter(self, state: Snapshot, idf: float, share: float) -> QueryFilter:
-        """Return what a state does to queries, computed once."""
         known = self._filter
         if known is None or known[0] is not state.manifest or known[1:3] != (idf, share):
             standardise = self._collection.codec(state).subspaces.transforms.standardise
@@ -293,6 +350,21 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
                 chosen = background.query_filter(idf, share, by_evidence)
             known = self._filter = (state.manifest, idf, share, chosen)
         return known[3]
+
+    def query_encoder(
+        self, idf: float | None = None, background: float | None = None
+    ) -> QueryEncoder:
+        """Return what makes vectors of queries, to be kept apart from the index.
+
+        Parameters
+        ----------
+        idf, background
+            As for a search.
+        """
+        state = self._snapshot
+        if self._collection.dim(state) is None:
+            raise ValueError(f"the index {self.index_name!r} holds no documents")
+        return self._query_encoder(state, idf, background)
 
     def encode_queries(
         self, queries_embeddings: Any, idf: float | None = None, background: float | None = None
@@ -310,12 +382,4 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         document is the inner product of both vectors plus the constant of the query. Constants are
         zero unless the index has a projection, which drops the mean of all documents.
         """
-        state = self._snapshot
-        if self._collection.dim(state) is None:
-            raise ValueError(f"the index {self.index_name!r} holds no documents")
-        queries = self._queries(state, queries_embeddings, idf, background)
-        return self._collection.codec(state).encode_queries(queries)
-
-
-def _collect_queries(embeddings: Any, dim: int | None) -> TokenBatch:
-    return collect(embeddings, dim=dim, device="cpu", names="query", longest=LONGEST_QUERY_TOKEN)
+        return self.query_encoder(idf, background)(queries_embeddings)

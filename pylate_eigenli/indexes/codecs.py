@@ -19,8 +19,8 @@ from ..spectral.subspace import Subspaces
 from ..storage import DocumentId
 from ..storage.batch import Batch
 from ..tokens import TokenBatch, offsets_of
-from ..vectors.encoder import QueryVectors, SubspaceEncoder, VectorEncoder
-from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
+from ..vectors.encoder import SubspaceEncoder, VectorEncoder
+from ..vectors.packing import pack_subspaces, packed_dim
 from ..vectors.projection import SVProjection, TokenProjection
 from ..vectors.quantization import Approximation
 from . import columns
@@ -119,10 +119,6 @@ class Codec(ABC):
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
         """Return the sum of the matrices of documents, as they are stored. Shape: (d, d)."""
 
-    @abstractmethod
-    def encode_queries(self, queries: Queries) -> QueryVectors:
-        """Return queries to multiply with what :meth:`vectors` returns."""
-
 
 @dataclass(frozen=True)
 class SubspaceCodec(Codec):
@@ -150,10 +146,6 @@ class SubspaceCodec(Codec):
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
         bases, offsets = _bases(rows, documents)
         return matrix_sum(bases, np.diff(offsets), columns.floors(rows)[documents])
-
-    def encode_queries(self, queries: Queries) -> QueryVectors:
-        packed = pack_queries(queries).numpy()
-        return QueryVectors(packed, np.zeros(len(packed), np.float32))
 
 
 def _no_tokens(dim: int) -> TokenBatch:
@@ -191,38 +183,39 @@ class VectorCodec(Codec):
         tokens = _no_tokens(dim)
         subspaces = self.subspaces.subspaces(tokens) if self.settings.keep_bases else None
         vectors = self.encoder.vectors(self.subspaces.packed(tokens, subspaces))
-        return columns.with_labels(self._columns([], tokens, subspaces, vectors), 0)
+        return columns.with_labels(self.columns([], tokens, subspaces, vectors), 0)
 
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
         if not self.fitted:
-            self._check_width(tokens.dim)
+            self.check_width(tokens.dim)
         codec = self._learnt(tokens, in_rows=self.settings.keep_bases)
         subspaces = codec.subspaces.subspaces(tokens) if self.settings.keep_bases else None
         packed = codec.subspaces.packed(tokens, subspaces)
         if not self.fitted:
             codec = replace(codec, encoder=codec.encoder.centred_on(packed, tokens), fitted=True)
         vectors = codec.encoder.vectors(packed)
-        documents = codec._columns(ids, tokens, subspaces, vectors)
-        if not self.fitted and columns.has_codes(documents) and len(ids) >= FEWEST_DOCUMENTS:
-            codec = codec._measured(tokens, vectors, documents)
-        return codec, documents
+        documents = codec.columns(ids, tokens, subspaces, vectors)
+        return (codec if self.fitted else codec.measured(tokens, vectors, documents)), documents
 
-    def _columns(
+    def columns(
         self,
         ids: Sequence[DocumentId],
-        tokens: TokenBatch,
+        tokens: TokenBatch | None,
         subspaces: Subspaces | None,
         vectors: Tensor,
     ) -> Batch:
+        """Return documents with their vectors (n, width) and with what is kept beside them."""
         if self.settings.keep_tokens != "none":
+            assert tokens is not None
             kept = columns.of_tokens(ids, tokens, self.settings.keep_tokens)
-        elif subspaces is not None:
+        elif self.settings.keep_bases:
+            assert subspaces is not None
             kept = columns.of_subspaces(ids, subspaces, "float16")
         else:
             kept = columns.of_nothing(ids)
         return self.with_vectors(kept, vectors)
 
-    def _check_width(self, dim: int) -> None:
+    def check_width(self, dim: int) -> None:
         """Refuse tokens of too many dimensions, or of others than a projection was fitted to."""
         settings, projection = self.settings, self.encoder.projection
         width = packed_dim(self.dim(dim))
@@ -242,8 +235,13 @@ class VectorCodec(Codec):
                 "TokenProjection.fit(documents_embeddings, dim=128))"
             )
 
-    def _measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> Self:
-        """Return the codec with the agreement of its codes with the vectors they stand for."""
+    def measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> Self:
+        """Return the codec with the agreement of its codes with the vectors they stand for.
+
+        Unchanged if there are no codes, or too few documents to tell.
+        """
+        if not columns.has_codes(documents) or len(vectors) < FEWEST_DOCUMENTS:
+            return self
         runs, owners = pseudo_queries(tokens)
         plain = Queries(runs, self.subspaces.transforms.queries(runs))
         queries = torch.from_numpy(self.encoder.encode_queries(plain).vectors)
@@ -287,9 +285,3 @@ class VectorCodec(Codec):
 
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
         return self.encoder.matrix_sum(self.read(rows, documents))
-
-    def encode_queries(self, queries: Queries) -> QueryVectors:
-        encoded = self.encoder.encode_queries(queries)
-        if self.encoder.projection is not None:
-            return encoded
-        return encoded._replace(constants=np.zeros_like(encoded.constants))

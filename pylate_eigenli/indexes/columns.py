@@ -163,6 +163,13 @@ def kept(rows: Rows, documents: NDArray[np.int64]) -> list[NDArray[np.float32]]:
     return stored.decode_items(rows.offsets, documents)
 
 
+def subspaces(rows: Rows) -> Subspaces:
+    """Return the subspaces of documents; weights are part of the rows."""
+    decoded = bases(rows).decode()
+    ones = torch.ones(len(decoded))
+    return Subspaces(decoded, rows.offsets, ones, ones, torch.tensor(floors(rows)))
+
+
 def _stored_rows(rows: Rows, name: str) -> StoredRows:
     scale = _scale_of(name)
     return StoredRows(rows.column(name), rows.column(scale) if rows.has(scale) else None)

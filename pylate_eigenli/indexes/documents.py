@@ -17,6 +17,7 @@ from ..spectral.background import Background, Queries
 from ..storage import DocumentId, Snapshot, Transaction
 from ..storage.batch import Batch
 from ..tokens import TokenBatch
+from .codecs import Codec
 from .rerank import Reranker
 from .results import Found
 
@@ -83,6 +84,20 @@ class DocumentStore(Protocol):
 
         ``batches`` gets the dimension that tokens must have, None for any, and returns the
         documents; ``companion`` is called with the transaction just before it is committed.
+        """
+
+    def transfer(
+        self,
+        dim: int,
+        codec: Codec,
+        batches: Callable[[Codec], Iterable[Batch]],
+        progress: Progress,
+        companion: Companion | None,
+    ) -> None:
+        """Fill an empty index with documents that are columns already.
+
+        ``dim`` is the dimension of their tokens; ``batches`` gets the codec, or that of a transfer
+        to a database that was interrupted before.
         """
 
     def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:

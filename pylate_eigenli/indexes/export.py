@@ -54,11 +54,14 @@ def export(
     ``"parquet"``
         The columns ``id``, ``vector`` (a list of fixed size) and for int8 ``scale``. Ids are int64
         if all of them are integers, and strings otherwise. The schema's metadata has, under
-        ``pylate_eigenli``, a JSON object with what the vectors are: k, d, dim, layout, filter, and
-        that they are projected and therefore centred, if they are.
+        ``pylate_eigenli``, a JSON object with what the vectors are: k, d, dim, layout, filter, idf,
+        background, that they are projected and therefore centred, if they are, and under
+        ``queries`` the name of the file beside it.
 
-    Scores are inner products with ``index.encode_queries(queries).vectors``; of int8 vectors, times
-    their scales.
+    Beside either there is ``name.queries.safetensors``. Whoever has only these files and the token
+    embeddings of queries gets the scores of the index: they are the inner products of the vectors
+    with ``QueryEncoder.load("name.queries.safetensors")(queries_embeddings).vectors``, see
+    :class:`pylate_eigenli.indexes.query_encoder.QueryEncoder`; of int8 vectors, times their scales.
 
     Parameters
     ----------
@@ -134,6 +137,8 @@ def _description(index: DocumentIndex[Any, Any]) -> dict[str, Any]:
         "layout": _LAYOUT,
         "short_documents": settings.short_documents,
         "filter": settings.filter,
+        "idf": settings.idf,
+        "background": settings.background,
     }
     if codec.encoder.projection is not None:
         description |= {"layout": "projected", "centred": True}
@@ -172,7 +177,9 @@ def _write_npy(
     name = path.name.removesuffix(".npy")
     ids_path, scales_path = (path.with_name(name + end) for end in (".ids.json", ".scales.npy"))
     scaled = dtype == "int8"
-    with _files([ids_path, *([scales_path] if scaled else []), path]) as (ids, *scales, vectors):
+    paths = [ids_path, _queries_path(path), *([scales_path] if scaled else []), path]
+    with _files(paths) as (ids, queries, *scales, vectors):
+        queries.write(index.query_encoder().to_bytes())
         # Written in sequence and not through a map: a full disk is then an error, not a crash.
         _write_header(vectors, dtype, (len(index), index.vector_dim))
         for file in scales:
@@ -188,6 +195,10 @@ def _write_npy(
         ids.write(b"]\n")
     if not scaled:
         scales_path.unlink(missing_ok=True)  # of an earlier export, whose vectors were replaced
+
+
+def _queries_path(path: Path) -> Path:
+    return path.with_name(f"{path.stem}.queries.safetensors")
 
 
 def _write_header(file: BinaryIO, dtype: str, shape: tuple[int | None, ...]) -> None:
@@ -208,15 +219,18 @@ def _write_parquet(
     ]
     if dtype == "int8":
         fields.append(pa.field("scale", pa.float32(), nullable=False))
-    schema = pa.schema(fields, {"pylate_eigenli": json.dumps(_description(index))})
+    beside = _queries_path(path)
+    description = {**_description(index), "queries": beside.name}
+    schema = pa.schema(fields, {"pylate_eigenli": json.dumps(description)})
     # Parquet knows no 8-bit numbers; a dictionary of 256 entries makes them take one byte again.
     dictionary = ["vector.list.element"] if dtype == "int8" else False
     with (
-        _files([path]) as (file,),
+        _files([beside, path]) as (queries, file),
         pq.ParquetWriter(
             file, schema, use_dictionary=dictionary, write_statistics=["id"], compression="none"
         ) as writer,
     ):
+        queries.write(index.query_encoder().to_bytes())
         for ids, rows in batches:
             columns = [
                 pa.array(ids if integers else list(map(str, ids)), fields[0].type),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,8 @@ from .inputs import subset_per_query
 from .results import Found, Hits
 
 _COUNTED_AT_ONCE = 1024
+# The dimension of the tokens of documents, their codec, and the documents.
+_Encoded: TypeAlias = Iterator[tuple[int, Codec, Batch]]
 
 
 class Searcher(Protocol):
@@ -87,16 +89,41 @@ class LocalDocuments:
         progress: Progress,
         companion: Companion | None,
     ) -> None:
+        def encoded(base: Snapshot) -> _Encoded:
+            codec = self._collection.codec(base)
+            for ids, tokens in batches(self._collection.dim(base)):
+                if not codec.fitted:
+                    codec = self._collection.codec(base, tokens.dim)
+                codec, documents = codec.encode(ids, tokens)
+                yield tokens.dim, codec, documents
+
+        self._append(encoded, progress, companion)
+
+    def transfer(
+        self,
+        dim: int,
+        codec: Codec,
+        batches: Callable[[Codec], Iterable[Batch]],
+        progress: Progress,
+        companion: Companion | None,
+    ) -> None:
+        encoded = ((dim, codec, documents) for documents in batches(codec))
+        self._append(lambda _: encoded, progress, companion)
+
+    def _append(
+        self,
+        encoded: Callable[[Snapshot], _Encoded],
+        progress: Progress,
+        companion: Companion | None,
+    ) -> None:
         with self._collection.store.transaction() as transaction:
             base = transaction.base
             codec = known = self._collection.codec(base)
             background = self._maintained(base, codec)
-            for ids, tokens in batches(self._collection.dim(base)):
+            for dim, codec, documents in encoded(base):
+                ids = documents.ids()
                 if not transaction.meta:
-                    codec = self._collection.codec(base, tokens.dim)
-                codec, documents = codec.encode(ids, tokens)
-                if not transaction.meta:
-                    self._collection.begin(transaction, codec, tokens.dim)
+                    self._collection.begin(transaction, codec, dim)
                 if codec.labelled:
                     first = transaction.meta.get("next_label", 0)
                     transaction.meta["next_label"] = first + len(ids)

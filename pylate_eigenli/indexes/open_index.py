@@ -60,9 +60,11 @@ def open_index(
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"{folder} holds an index of the unknown kind {kind!r}")
     if single_vector is not None and (_KINDS[kind] is EigenLISVIndex) != single_vector:
-        if single_vector:
-            raise ValueError(f"{folder} holds an index of subspaces, not of single vectors")
-        raise ValueError(f"{folder} holds an index of single vectors, not of subspaces")
+        kinds = ("subspaces", "single vectors")
+        raise ValueError(
+            f"{folder} holds an index of {kinds[not single_vector]}, not of {kinds[single_vector]}: "
+            "make one of it with index.convert(...) (`eigenli convert`)"
+        )
     given = {name: value for name, value in settings.items() if value is not None}
     if _KINDS[kind] is EigenLISVIndex:
         given["trust_index"] = trust_index

@@ -130,13 +130,8 @@ class SVSettings(_IndexSettings):
         Options of the backend that only searches depend on are theirs to choose, too.
         """
         rest = dict(wanted)
-        backend = rest.get("backend", self.backend)
-        if backend != self.backend and backend in DATABASES:
-            # Told first: the dtype of a database follows from its name.
-            raise ValueError(
-                f"{where} holds an index with backend={self.backend!r}, not {backend!r}: copy it to "
-                f"the database with `eigenli export {where} --to {backend}`, or use another folder"
-            )
+        if "backend" in rest:  # told first: the dtype of a database follows from its name
+            check_unchanged(where, "backend", self.backend, rest["backend"])
         options = rest.pop("backend_options", None)
         settings = super().opened_with(rest, where)
         if not options:

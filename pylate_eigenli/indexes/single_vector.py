@@ -21,6 +21,7 @@ from .databases.documents import DatabaseDocuments
 from .documents import SearchRequest, Subset
 from .inputs import checked_k
 from .local_documents import LocalDocuments
+from .registry import check_positive
 from .rerank import Rerank, Reranker, TokensOf, check_rerank
 from .settings import KeepTokens, SpectralOptions, SVSettings
 from .vector_search import VectorSearch
@@ -120,6 +121,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
     ) -> None:
         if backend in databases.NAMES and dtype is None:
             dtype = "float32"
+        check_positive(n_candidates=n_candidates)
         super().__init__(
             index_folder,
             index_name,
@@ -189,6 +191,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         n_candidates: int | None = None,
     ) -> SearchRequest:
         wanted = rerank or self.rerank
+        check_positive(n_candidates=n_candidates)
         check_rerank(wanted, self._collection.settings(state), self.tokens_of)
         reranker = None
         if wanted != "none":

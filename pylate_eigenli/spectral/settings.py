@@ -26,7 +26,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 )
 
 _OF_SEARCHES = ("idf", "background")
-_SPECTRAL = ("filter", "short_documents", "centering", "corpus_mean", "standardise", *_OF_SEARCHES)
+SPECTRAL = ("filter", "short_documents", "centering", "corpus_mean", "standardise", *_OF_SEARCHES)
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,9 @@ def check_unchanged(where: object, name: str, made: object, value: object) -> No
     """Raise an error if a value differs from the stored setting of an index."""
     if made != value:
         raise ValueError(
-            f"{where} was made with {name}={made!r}, not {value!r}; leave {name} out to use it as "
-            "it is, or start again with override=True (--override)"
+            f"{where} was made with {name}={made!r}, not {value!r}: leave {name} out to use it as "
+            "it is, make another one of it with index.convert(...) (`eigenli convert`), or start "
+            "again with override=True (--override)"
         )
 
 
@@ -138,7 +139,7 @@ def with_preset(
     check_choice("preset", preset, get_args(Preset))
     if preset != "auto":
         return {**PRESETS[preset], **given}
-    for name in _SPECTRAL:
+    for name in SPECTRAL:
         if name in given:
             raise ValueError(
                 f'preset="auto" chooses {name} itself: leave {name} out, or give preset="plus" '
@@ -149,5 +150,5 @@ def with_preset(
 
 def of_new_index(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a new index: automatic ones unless any of them was asked for."""
-    automatic = not any(name in wanted for name in _SPECTRAL)
+    automatic = not any(name in wanted for name in SPECTRAL)
     return {"auto": True, **wanted} if automatic else dict(wanted)

@@ -71,7 +71,7 @@ class TestIndex:
         assert report("info", index)["documents"] == 1
         assert Catalogue(index).get(["d1", 1]).keys() == {1}
         error = run("index", index, "-", "--backend", "subspaces", code=1, stdin="").stderr
-        assert error.endswith("holds an index of single vectors, not of subspaces\n")
+        assert "holds an index of single vectors, not of subspaces: make one of it with" in error
 
     @pytest.mark.parametrize(
         ("options", "line", "message"),

@@ -73,6 +73,10 @@ def test_a_page_is_scored_as_the_model_and_the_subspace_say(
     for hit in hits:
         assert len(answer.tokens) == len(hit.contributions)
         assert hit.contributions.sum() == pytest.approx(hit.score, rel=1e-4)
+    with open_corpus(target).convert(target.with_name("new"), dtype="float32") as new:
+        (again,) = new.answers([question], k=3)
+        assert isinstance(new, PageIndex)
+        assert [(hit.file, hit.page) for hit in again.hits] == [(h.file, h.page) for h in hits]
 
 
 class TestUpdate:

@@ -5,6 +5,8 @@ import pytest
 from helpers.definition import unit_rows
 
 from pylate_eigenli import EigenLIIndex, tune
+from pylate_eigenli.evaluation.tuning import Trial, _choose
+from pylate_eigenli.spectral.settings import PRESETS, SpectralSettings
 
 D, N = 16, 60
 
@@ -46,6 +48,20 @@ def test_what_is_recommended_is_within_a_hundredth_of_the_best_tried(collection)
     tuning = tune(range(N), documents, queries, qrels, show_progress=False)
     assert tuning.best.score >= 0.99 * tuning.trials[0].score
     assert {t.settings.standardise for t in tuning.trials} == {True, False}
+
+
+@pytest.mark.parametrize(("gain", "chosen"), [(0.02, PRESETS["plus"]), (0.3, PRESETS["paper"])])
+def test_a_setting_that_is_better_by_chance_does_not_replace_the_preset(gain, chosen):
+    rng = np.random.default_rng(0)
+    usual = rng.random(40)
+    better = usual + gain + 0.2 * rng.standard_normal(40)
+    trials = [
+        Trial(SpectralSettings(k=k, **PRESETS[name]), float(values.mean()), 1.0, values)
+        for name, values in (("plus", usual), ("paper", better))
+        for k in (16, 32)
+    ]
+    assert better.mean() > usual.mean()
+    assert _choose(trials, np.arange(40)).settings == SpectralSettings(k=16, **chosen)
 
 
 def test_without_judgements_maxsim_is_the_judge(collection, tmp_path):

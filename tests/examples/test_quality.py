@@ -65,6 +65,16 @@ def test_results_are_kept(cached, capsys):
     assert capsys.readouterr().out == first.replace("tiny", "kept")
 
 
+def test_shares_of_maxsim_are_drawn_by_size(cached):
+    chosen = ["--methods", "full", "eigenli", "eigenli-sv-2:dtype=binary", "-k", "2", "4"]
+    run(cached, *chosen, "--plot", str(cached / "shares.svg"))
+    drawn = (cached / "shares.svg").read_text()
+    for series in ("all tokens, MaxSim", "the paper's EigenLI", "the paper's EigenLI-SV", "1 bit"):
+        assert f"<!-- {series} -->" in drawn
+    with pytest.raises(ValueError, match="add full to --methods"):
+        run(cached, "--methods", "eigenli-2", "--plot", str(cached / "shares.svg"))
+
+
 def test_the_paper_s_numbers_are_beside_ours(cached, capsys):
     chosen = ["--methods", "full", "eigenli-8", "eigenli-sv-8:dtype=binary"]
     run(cached, "--paper", "answerai-colbert-small", *chosen, "--ignore-identical-ids", "arguana")

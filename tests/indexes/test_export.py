@@ -10,8 +10,15 @@ from helpers.definition import unit_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pylate_eigenli import EigenLIIndex, UnknownDocumentError
+from pylate_eigenli import (
+    EigenLIIndex,
+    EigenLISVIndex,
+    IndexFormatError,
+    TokenProjection,
+    UnknownDocumentError,
+)
 from pylate_eigenli.indexes.export import export
+from pylate_eigenli.indexes.query_encoder import QueryEncoder
 from pylate_eigenli.vectors.packing import pack_subspaces, packed_dim
 from pylate_eigenli.vectors.projection import SVProjection
 from pylate_eigenli.vectors.rows import StoredRows
@@ -91,6 +98,70 @@ class TestScores:
         assert encoded.constants.tolist() == [0.0] * 3
         with pytest.raises(ValueError, match="query 1: token 0 contains NaN"):
             index.encode_queries([queries[0], np.full((1, D), np.nan)])
+
+
+class TestQueries:
+    """The files alone, and raw embeddings of queries, rank as the index does."""
+
+    @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"preset": "plus"},
+            {"preset": "plus", "fitted": True},
+            {"idf": 0.4, "background": 0.5, "centering": "both"},
+            {"preset": "plus", "dtype": "int8", "projected": True},
+        ],
+        ids=str,
+    )
+    def test_rank_as_the_index_does(self, tmp_path, name, options):
+        documents, queries = texts(60, 3), texts(5, 4)
+        given = {"k": K, "show_progress": False, **options}
+        fitted, projected = (given.pop(key, False) for key in ("fitted", "projected"))
+        if projected:
+            given["token_projection"] = TokenProjection.fit(documents, dim=9)
+            index = EigenLISVIndex(str(tmp_path), "plain", **{**given, "dtype": "float32"})
+            index.add_documents(range(60), documents)
+            given["projection"] = SVProjection.fit((v for _, v in index.vectors()), dim=30)
+        kind = EigenLISVIndex if projected else EigenLIIndex
+        index = kind(str(tmp_path), "exported", **given).add_documents(range(60), documents)
+        if fitted:
+            index.fit_queries(queries)
+        path = save(index, tmp_path / name)
+        encoded = QueryEncoder.load(tmp_path / "v.queries.safetensors")(queries)
+        if name == "v.npy":
+            vectors = np.load(path)
+        else:
+            table = pytest.importorskip("pyarrow.parquet").read_table(path)
+            vectors = np.array(table["vector"].to_pylist())
+            facts = json.loads(table.schema.metadata[b"pylate_eigenli"])
+            assert facts["queries"] == "v.queries.safetensors"
+            assert facts["background"] == index.settings.background
+        products = encoded.vectors @ vectors.T + encoded.constants[:, None]
+        for hits, row in zip(index(queries, k=60), products, strict=True):
+            scores = [hit["score"] for hit in hits]
+            order = [hit["id"] for hit in hits]
+            np.testing.assert_allclose(row[order], scores, atol=1e-4 * np.abs(row).max())
+
+    def test_a_file_that_is_none_is_refused_by_name(self, index, tmp_path):
+        path = save(index, tmp_path / "v.npy")
+        for wrong in (path, tmp_path / "v.ids.json"):
+            with pytest.raises(IndexFormatError, match="has no recipe for queries"):
+                QueryEncoder.load(wrong)
+
+    @pytest.mark.parametrize("index_type", [EigenLIIndex, EigenLISVIndex])
+    def test_inner_products_with_queries_are_the_scores_of_the_index(self, tmp_path, index_type):
+        documents, queries = texts(60, 5), texts(4, 6)
+        options = {"filter": "ridge", "background": 0.75, "centering": "both", "dtype": "float32"}
+        index = index_type(str(tmp_path), k=K, show_progress=False, **options)
+        with pytest.raises(ValueError, match="holds no documents"):
+            index.encode_queries(queries)
+        index.add_documents(range(60), documents)
+        ((ids, vectors),) = index.vectors(batch_size=1000)
+        products = index.encode_queries(queries).vectors @ vectors.T
+        for hits, row in zip(index(queries, k=len(ids)), products, strict=True):
+            scores = {hit["id"]: hit["score"] for hit in hits}
+            np.testing.assert_allclose(row, [scores[i] for i in ids], atol=1e-4)
 
 
 class TestNpy:

@@ -149,6 +149,8 @@ class TestReRanking:
                 index(documents[0], rerank=rerank)
         with pytest.raises(ValueError, match="rerank must be one of"):
             index(documents[0], rerank="bm25")
+        with pytest.raises(ValueError, match="n_candidates must be a positive integer, got -3"):
+            index(documents[0], n_candidates=-3)
 
 
 class TestProjection:
@@ -275,6 +277,7 @@ class TestOverride:
         "bad",
         [
             {"rerank": "bogus"},
+            {"n_candidates": 0},
             {"rerank": "maxsim"},
             {"backend": "faiss", "backend_options": {"nonsense": 1}},
             {"backend": "faiss", "backend_options": {"nprobe": 0}},
@@ -340,5 +343,5 @@ def full_disk(*_):
 
 def test_a_folder_of_another_backend_says_so(tmp_path):
     EigenLISVIndex(str(tmp_path), k=2).add_documents(["a"], torch.eye(8)[None])
-    with pytest.raises(ValueError, match=r"backend='exact', not 'qdrant'.*eigenli export"):
+    with pytest.raises(ValueError, match=r"backend='exact', not 'qdrant'.*eigenli convert"):
         EigenLISVIndex(str(tmp_path), k=2, backend="qdrant")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from ...storage.batch import Batch
 from ...storage.ids import checked_ids
 from ...storage.trust import is_signed, sign, untrusted
 from .. import columns, databases
-from ..codecs import VectorCodec
+from ..codecs import Codec, VectorCodec
 from ..collection import Collection, store_background, stored_background
 from ..documents import Companion, Progress, SearchRequest, Subset, TokenBatches
 from ..inputs import subset_per_query
@@ -143,20 +144,34 @@ class DatabaseDocuments:
         _refuse(companion)
         dim = self._collection.dim(self._collection.snapshot)
         self._learnt = None
-        self.upload(self._encoded(batches(dim)), progress)
+        self._upload(self._encoded(batches(dim)), progress)
+
+    def transfer(
+        self,
+        dim: int,
+        codec: Codec,
+        batches: Callable[[Any], Iterable[Batch]],
+        progress: Progress,
+        companion: Companion | None,
+    ) -> None:
+        _refuse(companion)
+        assert isinstance(codec, VectorCodec)
+        if not self._prepare(dim, codec):
+            codec = self._collection.codec(self._collection.snapshot)
+        self._upload(batches(codec), progress, only_missing=True)
 
     def _encoded(self, batches: TokenBatches) -> Iterator[Batch]:
         for ids, tokens in batches:
             state = self._collection.snapshot
             codec = self._learnt or self._collection.codec(state, tokens.dim)
             codec, documents = codec.encode(ids, tokens)
-            if self._collection.dim(state) is None and not self.prepare(tokens.dim, codec):
+            if self._collection.dim(state) is None and not self._prepare(tokens.dim, codec):
                 codec = self._collection.codec(self._collection.snapshot)
                 codec, documents = codec.encode(ids, tokens)
             self._learnt = codec
             yield documents
 
-    def prepare(self, dim: int, codec: VectorCodec) -> bool:
+    def _prepare(self, dim: int, codec: VectorCodec) -> bool:
         """Fix the settings and the encoder, fitted to the first documents, before any are sent.
 
         False if another process has done so in the meantime: its settings apply.
@@ -183,10 +198,13 @@ class DatabaseDocuments:
         self._override = False
         return True
 
-    def upload(self, batches: Iterable[Batch], progress: Progress) -> None:
+    def _upload(
+        self, batches: Iterable[Batch], progress: Progress, only_missing: bool = False
+    ) -> None:
         """Send encoded documents, and check that all arrive.
 
-        Call :meth:`prepare` before the first batch is read.
+        Call :meth:`_prepare` before the first batch is read. With ``only_missing``, documents that
+        the database holds are not sent again.
         """
         sent: dict[DocumentId, None] = {}
         matrices: NDArray[np.float64] | float = 0.0
@@ -201,11 +219,19 @@ class DatabaseDocuments:
                         raise ValueError(f"document id {document_id!r} is given twice")
                     sent[document_id] = None
                 vectors = codec.read(batch, np.arange(len(ids)))
+                matrices = matrices + codec.encoder.matrix_sum(vectors)
+                if only_missing:
+                    missing = set(self._database.missing(ids))
+                    chosen = np.array([i for i, x in enumerate(ids) if x in missing], np.int64)
+                    progress.update(len(ids) - len(chosen))
+                    if not len(chosen):
+                        continue
+                    batch, vectors = batch.take(chosen), vectors[torch.from_numpy(chosen)]
+                    ids = batch.ids()
                 rows = None
                 if codec.settings.kept:
                     rows = _to_bytes(columns.without_vectors(batch))
                 uploader.put(Upload(ids, vectors.numpy(), rows))
-                matrices = matrices + codec.encoder.matrix_sum(vectors)
         if sent:
             verify(self._database, list(sent))
             self._changed(np.asarray(matrices), len(sent))

@@ -1,0 +1,138 @@
+"""Queries as an index compares them with its documents, apart from the index: also in a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.numpy import save
+from torch import Tensor
+from typing_extensions import Self
+
+from ..errors import IndexFormatError
+from ..spectral.background import Queries, QueryFilter
+from ..spectral.settings import SpectralSettings
+from ..spectral.standardise import named
+from ..storage.disk import check_file
+from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
+from ..vectors.encoder import QueryVectors
+from ..vectors.packing import pack_queries
+from ..vectors.projection import SVProjection
+from ..vectors.token_transforms import TokenTransforms
+
+_KEY = "pylate_eigenli"
+_PROJECTION, _POWER, _AGAINST = "projection.vectors", "filter.power", "filter.against"
+_SPECTRAL = [field.name for field in fields(SpectralSettings)]
+
+
+@dataclass(frozen=True)
+class QueryEncoder:
+    """Makes the single vectors of queries for the vectors that an index exports.
+
+    A query goes through the index's token projection; loses the mean token of queries and is
+    divided by their scale, gets a constant coordinate, if the index standardises; is weighted by the
+    idf; and its moment loses a share of the background that follows from the query. The packed
+    moment is projected as documents are. :meth:`save` keeps all of that in one file.
+
+    Parameters
+    ----------
+    dim
+        Dimension of token embeddings.
+    transforms, filter
+        What is done to tokens, and to whole queries.
+    projection
+        Makes the vectors shorter, if there is one.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pylate_eigenli import EigenLIIndex
+    >>> folder = tempfile.mkdtemp()
+    >>> index = EigenLIIndex(folder, k=2, preset="plus", show_progress=False)
+    >>> index = index.add_documents(["first", "second"], torch.eye(8).reshape(2, 4, 8))
+    >>> (ids, vectors), = index.vectors()
+    >>> index.query_encoder().save(Path(folder, "queries.safetensors"))
+    >>> encode = QueryEncoder.load(Path(folder, "queries.safetensors"))
+    >>> ids[(encode(torch.eye(8)[4:]).vectors @ vectors.T).argmax()]
+    'second'
+    """
+
+    dim: int
+    transforms: TokenTransforms
+    filter: QueryFilter
+    projection: SVProjection | None = None
+
+    def __call__(self, queries_embeddings: Any) -> QueryVectors:
+        """Return the vectors of queries, given their token embeddings in any form."""
+        packed = pack_queries(self.queries(collected(queries_embeddings, self.dim)))
+        if self.projection is None:
+            return QueryVectors(packed.numpy(), np.zeros(len(packed), np.float32))
+        projected = self.projection.transform_queries(packed)
+        return QueryVectors(projected.numpy(), self.projection.constants(packed).numpy())
+
+    def queries(self, tokens: TokenBatch) -> Queries:
+        """Return queries as they meet documents."""
+        return self.filter(tokens, self.transforms.queries(tokens))
+
+    def save(self, path: str | Path) -> None:
+        """Write everything to a safetensors file."""
+        Path(path).write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """Return the contents of the file."""
+        arrays = self.transforms.to_arrays()
+        if self.projection is not None:
+            kept = self.projection.to_arrays()
+            arrays |= {f"{_PROJECTION}.{name}": array for name, array in kept.items()}
+        for name, tensor in ((_POWER, self.filter.power), (_AGAINST, self.filter.against)):
+            if tensor is not None:
+                arrays[name] = tensor.numpy()
+        settings = asdict(self.transforms.settings)
+        facts = {
+            "dim": self.dim,
+            "settings": {name: settings[name] for name in _SPECTRAL},
+            "share": self.filter.share,
+            "by_evidence": self.filter.by_evidence,
+        }
+        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        return save(contiguous, metadata={_KEY: json.dumps(facts)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Return what :meth:`save` or an export has written."""
+        from safetensors import SafetensorError, safe_open
+
+        check_file(Path(path))
+        try:
+            with safe_open(path, framework="numpy") as file:
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                facts = json.loads(file.metadata()[_KEY])
+            settings = SpectralSettings(**facts["settings"])
+            kept = named(arrays, _PROJECTION)
+            return cls(
+                facts["dim"],
+                TokenTransforms.from_arrays(arrays, settings),
+                QueryFilter(
+                    _tensor(arrays, _POWER),
+                    _tensor(arrays, _AGAINST),
+                    facts["share"],
+                    facts["by_evidence"],
+                ),
+                SVProjection.from_arrays(kept) if kept else None,
+            )
+        except (SafetensorError, LookupError, TypeError, ValueError) as error:
+            raise IndexFormatError(f"{path} has no recipe for queries: {error}") from error
+
+
+def collected(embeddings: Any, dim: int | None) -> TokenBatch:
+    """Return the tokens of queries, given in any form."""
+    return collect(embeddings, dim=dim, device="cpu", names="query", longest=LONGEST_QUERY_TOKEN)
+
+
+def _tensor(arrays: Mapping[str, Any], name: str) -> Tensor | None:
+    return torch.from_numpy(arrays[name]) if name in arrays else None
