@@ -140,8 +140,8 @@ class TestIndex:
     ) -> None:
         pytest.importorskip({"qdrant": "qdrant_client", "milvus": "milvus_lite"}[backend])
         run("remove", index, "d0")
-        assert report("export", index, "--to", backend)["documents"] == 19
         target = tmp_path / f"index-{backend}"
+        assert report("convert", index, target, "--backend", backend)["documents"] == 19
         wanted = report("search", index, TEXTS[3], "--top", 19)["hits"]
         found = report("search", target, TEXTS[3], "--top", 19)["hits"]
         shown = {hit["id"]: (hit["title"], hit["snippet"]) for hit in found}

@@ -158,7 +158,7 @@ class TestEveryCommand:
 
     def test_export_to_a_file(self, indexed: Path, tmp_path: Path) -> None:
         pytest.importorskip("pyarrow")
-        report("export", indexed, "--to", "parquet", "--uri", tmp_path / "pages.parquet")
+        report("export", indexed, tmp_path / "pages.parquet")
         from pyarrow import parquet
 
         assert parquet.read_metadata(tmp_path / "pages.parquet").num_rows == 7
@@ -166,7 +166,7 @@ class TestEveryCommand:
     def test_export_to_a_database(self, indexed: Path, tmp_path: Path) -> None:
         pytest.importorskip("qdrant_client")
         target = tmp_path / "moved"
-        assert report("export", indexed, "--to", "qdrant", "--out", target)["documents"] == 7
+        assert report("convert", indexed, target, "--backend", "qdrant")["documents"] == 7
         assert report("info", target)["holds"] == "pages"
         wanted, found = (report("search", i, QUESTION)["hits"] for i in (indexed, target))
         assert [hit["title"] for hit in found] == [hit["title"] for hit in wanted]

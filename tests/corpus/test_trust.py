@@ -217,6 +217,6 @@ class TestDatabases:
         with TextIndex(tmp_path / "index", k=2) as index:
             index.add_documents(DOCUMENTS, [np.eye(8), np.eye(8)])
             index.catalogue.put([], 2, {"model": str(tmp_path), "signature": "forged"})
-        run("export", tmp_path / "index", "--to", "qdrant")
+        run("convert", tmp_path / "index", tmp_path / "index-qdrant", "--backend", "qdrant")
         about = Catalogue(tmp_path / "index-qdrant").about
         assert (about["model"], about["signature"]) == (str(tmp_path), "forged")
