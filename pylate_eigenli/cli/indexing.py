@@ -225,7 +225,7 @@ def _fill(
         already = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
         removed = f", removed {report.removed:,}" if report.removed else ""
         echo(
-            f"Added {counted(done.added, done.files)}{already}{removed} in {report.seconds:.1f} s; "
+            f"Added {counted(done.added, done.files)}{already}{removed}, in {report.seconds:.1f} s; "
             f"{report.index} now holds {counted(report.documents, report.files)}."
         )
 

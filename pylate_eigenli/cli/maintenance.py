@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -92,25 +91,19 @@ def remove(
         from ..corpus.page_index import open_corpus
 
         with open_corpus(existing(index), trust_index=trust) as corpus:
-            ids = list(dict.fromkeys(_meant(corpus, documents_ids)))
-            corpus.remove(ids)
+            removed = corpus.remove([_meant(corpus, name) for name in documents_ids])
             left, files = len(corpus), corpus.files
         if as_json:
-            report = {"removed": len(ids), "documents": left, "files": files}
+            report = {"removed": len(removed), "documents": left, "files": files}
             typer.echo(json.dumps({"index": str(index), **report}))
         else:
-            echo(f"Removed {counted(len(ids))}; {index} now holds {counted(left, files)}.")
+            echo(f"Removed {counted(len(removed))}; {index} now holds {counted(left, files)}.")
 
 
-def _meant(corpus: CorpusIndex, names: Iterable[str]) -> Iterator[DocumentId]:
-    """Yield the ids that names on the command line stand for."""
-    for name in names:
-        if name not in corpus.index and (parts := corpus.of_file(name)):
-            yield from parts
-        elif name not in corpus.index and name.lstrip("-").isdecimal():
-            yield int(name)
-        else:
-            yield name
+def _meant(corpus: CorpusIndex, name: str) -> DocumentId:
+    """Return the name, or the number if only that can be meant."""
+    is_number = name.lstrip("-").isdecimal()
+    return int(name) if is_number and name not in corpus.index else name
 
 
 def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:

@@ -116,16 +116,18 @@ def fields_of(names: list[str] | None) -> Fields:
     return Fields(**given)
 
 
-def counted(n: int, files: int = 0, unit: str | None = None) -> str:
-    """Return a number of documents in words, with the files they are from.
+def counted(n: int, files: int = 0, unit: str = "document") -> str:
+    """Return a number of documents in words, and of the files that they have passages of.
 
     Examples
     --------
     >>> counted(84, files=26), counted(1)
-    ('84 passages of 26 files', '1 document')
+    ('84 documents, with passages of 26 files', '1 document')
+    >>> counted(84, files=26, unit="page")
+    '84 pages of 26 files'
     """
-    unit = unit or ("passage" if files else "document")
-    of_files = f" of {files:,} file{'' if files == 1 else 's'}" if files else ""
+    of = " of " if unit == "page" else ", with passages of "  # records are documents, too
+    of_files = f"{of}{files:,} file{'' if files == 1 else 's'}" if files else ""
     return f"{n:,} {unit}{'' if n == 1 else 's'}{of_files}"
 
 

@@ -75,11 +75,12 @@ def changing(
 
 def _delete_empty(folder: Path) -> None:
     """Delete the folder of an index whose first change has failed, if it holds nothing."""
-    with suppress(OSError, IndexLockedError):
-        with writer_lock(folder):
-            if {path.name for path in folder.iterdir()} <= {FILE_NAME, LOCK_NAME, OWNER_NAME}:
-                (folder / FILE_NAME).unlink()
-        if [path.name for path in folder.iterdir()] == [LOCK_NAME]:
+    with suppress(OSError, IndexLockedError), writer_lock(folder):
+        if {path.name for path in folder.iterdir()} <= {FILE_NAME, LOCK_NAME, OWNER_NAME}:
+            (folder / FILE_NAME).unlink(missing_ok=True)
+            (folder / OWNER_NAME).unlink(missing_ok=True)
+            # While it is held: nobody else holds it, and filelock refuses a lock without a file to
+            # whoever has opened the file by now.
             (folder / LOCK_NAME).unlink()
             folder.rmdir()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -108,11 +109,23 @@ class CorpusIndex(CorpusReader):
                 self.index.fit_queries(queries)
         return len(documents)
 
-    def remove(self, documents_ids: DocumentId | Sequence[DocumentId]) -> None:
-        """Remove documents. An unknown id raises an error, and nothing is removed."""
-        ids = checked_ids(several(documents_ids))
+    def remove(self, documents_ids: DocumentId | Sequence[DocumentId]) -> list[DocumentId]:
+        """Remove documents; return their ids.
+
+        The name of a file stands for all its passages or pages, unless it is the id of a document.
+        Anything else that is unknown raises an error, and nothing is removed.
+        """
+        names = list(dict.fromkeys(checked_ids(several(documents_ids))))
+        parts = {name: self._parts(name) for name in self.missing(names)}
+        ids = list(dict.fromkeys(chain.from_iterable(parts.get(name) or [name] for name in names)))
         with self._changing([Document(i) for i in ids], {}, removed=True):
             self.index.remove_documents(ids)
+        return ids
+
+    def _parts(self, name: DocumentId) -> list[DocumentId]:
+        """Return the ids of the passages or pages of a file, not of records with such ids."""
+        held = self.known(self.of_file(str(name)))
+        return [i for i, document in held.items() if document.file == name]
 
     @contextmanager
     def _changing(

@@ -69,7 +69,8 @@ class TextIndex(CorpusIndex):
     ['cats']
     >>> len(index.explain("a loaf", "bread")) > 2  # tokens and their contributions
     True
-    >>> index.remove("cats")
+    >>> index.remove("cats")  # or the name of a file
+    ['cats']
     >>> len(index)
     1
     """

@@ -195,7 +195,7 @@ def create_app(
 
     @app.delete("/documents", **with_body)
     async def remove(request: RemoveRequest) -> ChangeResponse:
-        """Remove documents, all or none."""
+        """Remove documents, all or none; the name of a file stands for its passages or pages."""
         return await change(partial(service.remove, request.ids))
 
     return app

@@ -245,7 +245,7 @@ class Info(BaseModel):
 
     kind: str
     holds: Literal["texts", "pages"] = Field(description="What the documents are.")
-    documents: int = Field(description="Texts, passages of files, or pages.")
+    documents: int = Field(description="Texts, records, passages of files, or pages.")
     files: int = Field(description="Files that the index has passages or pages of.")
     dim: int | None
     bytes: int | None = Field(description="On disk; null where a database does not say.")

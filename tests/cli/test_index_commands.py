@@ -206,7 +206,7 @@ class TestIndex:
         (folder / "fine.txt").write_text("the sky is blue")
         options = ["--model", tiny_model, "--directions", 4]
         result = run("index", tmp_path / "one", folder, *options)
-        assert "Added 1 passage of 1 file in" in result.stdout
+        assert "Added 1 document, with passages of 1 file, in" in result.stdout
         assert f"skipped: {folder / 'broken.pdf'} cannot be read" in result.stderr
         told = report("index", tmp_path / "two", folder, *options)
         assert (told["added"], len(told["unreadable"])) == (1, 1)
@@ -284,7 +284,8 @@ class TestIndex:
         (folder / "a.txt").unlink()
         shown = run("index", index, folder, "--field", "text=words").stdout
         assert "Added 0 documents" in shown
-        assert shown.rstrip().endswith(" of 1 file.")
+        left = report("info", index)["documents"]  # one of them is a record
+        assert shown.rstrip().endswith(f"holds {left} documents, with passages of 1 file.")
 
     def test_records_that_have_changed_are_encoded_again_and_no_others(
         self, index: Path, corpus: Path

@@ -311,6 +311,23 @@ def test_passages_are_found_by_their_file_whatever_their_numbers(tmp_path, tiny_
         assert index.of_file("c.txt") == {}
 
 
+def test_the_name_of_a_file_removes_its_passages_but_no_records(tmp_path, tiny_model):
+    notes = tmp_path / "notes.txt"
+    notes.write_text("the sea is water. " * 30)
+    with TextIndex(tmp_path / "index", model=str(tiny_model), k=4) as index:
+        passages = index.add(notes)
+        assert len(passages) > 1
+        index.add(["red", "blue", "green"], ids=["a.txt#1", 7, "sky"])
+        for names in (["notes.txt", "nobody"], "a.txt"):
+            with pytest.raises(UnknownDocumentError):
+                index.remove(names)
+        assert index.remove([passages[0], "notes.txt", 7]) == [*passages, 7]
+        assert (len(index), index.files) == (2, 0)
+        index.add_documents([Document("notes.txt", "the id of a document comes first")])
+        index.add(notes)
+        assert index.remove("notes.txt") == ["notes.txt"]
+
+
 @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
 class TestServers:
     @pytest.fixture

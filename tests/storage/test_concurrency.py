@@ -15,6 +15,7 @@ from helpers.contents import assert_sound, contents
 
 from pylate_eigenli.errors import IndexLockedError
 from pylate_eigenli.storage import Store
+from pylate_eigenli.storage.lock import LOCK_NAME
 
 CHILDREN = Path(__file__).parents[1] / "helpers" / "children.py"
 
@@ -51,6 +52,21 @@ class TestSecondWriter:
             tx.append(["mine"])
         assert list(store.snapshot) == ["mine"]
         assert_sound(store)
+
+    def test_a_lock_file_that_was_deleted_while_it_was_opened_locks_nothing(
+        self, tmp_path, monkeypatch
+    ):
+        fcntl = pytest.importorskip("fcntl")
+        lock = fcntl.flock
+
+        def too_late(*args):
+            (tmp_path / LOCK_NAME).unlink(missing_ok=True)
+            lock(*args)
+
+        store = Store(tmp_path)
+        monkeypatch.setattr(fcntl, "flock", too_late)
+        with pytest.raises(IndexLockedError), store.transaction():
+            pass
 
     @pytest.mark.parametrize("same_object", [True, False])
     def test_the_same_process_is_refused_too(self, tmp_path, same_object):
