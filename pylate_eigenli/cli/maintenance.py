@@ -14,7 +14,7 @@ from rich.table import Table
 
 from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Trust, counted, existing
-from .terminal import echo, text
+from .terminal import echo, text, working
 
 if TYPE_CHECKING:
     from ..corpus.corpus_index import CorpusIndex
@@ -147,7 +147,7 @@ def warmup(as_json: Json = False, debug: Debug = False) -> None:
         from ..indexes.warm_up import warm_up
 
         begin = time.perf_counter()
-        with Console(stderr=True).status("Compiling, for about half a minute"):
+        with working("Compiling, for about half a minute"):
             warm_up()
         seconds = round(time.perf_counter() - begin, 1)
         told = f"All kernels are compiled, after {seconds} s."

@@ -9,11 +9,10 @@ from ipaddress import ip_address
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, Trust, existing
-from .terminal import echo
+from .terminal import echo, working
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -57,7 +56,7 @@ def serve(
             address, bound_port = listening.getsockname()[:2]
             local = _is_loopback(address)
             service = Service(index, model, trust_index=trust)
-            with Console(stderr=True).status("Loading the model"):
+            with working("Loading the model"):
                 service.warm_up()
             app = create_app(
                 service,

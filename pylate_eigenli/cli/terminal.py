@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import AbstractContextManager, nullcontext
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 # Escapes, ends of lines, marks that turn the direction of text, and halves of surrogate pairs.
@@ -38,3 +40,12 @@ def echo_lines(lines: str) -> None:
 def text(value: object, style: str = "", *, fold: bool = False) -> Text:
     """Return a line for rich that is not taken for markup: documents are full of brackets."""
     return Text(printable(value), style, overflow="fold" if fold else None)
+
+
+def working(message: str) -> AbstractContextManager[object]:
+    """Say what is being done, on stderr: while it lasts on a terminal, and as a line in a log."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        return console.status(message)
+    echo(f"{message} ...", err=True)
+    return nullcontext()
