@@ -81,7 +81,8 @@ def test_an_index_without_a_model_says_so_when_it_is_served(tmp_path: Path) -> N
     command = [sys.executable, "-m", "pylate_eigenli.cli", "serve", str(index), "--port", "0"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as server:
-        announced = server.stdout.readline() + server.stderr.readline()
+        lines = [server.stdout.readline(), server.stderr.readline(), server.stderr.readline()]
+        announced = "".join(lines)
         server.terminate()
         assert_harmless(announced)
         assert "names no model" in announced
