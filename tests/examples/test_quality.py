@@ -66,7 +66,8 @@ def test_results_are_kept(cached, capsys):
 
 
 def test_shares_of_maxsim_are_drawn_by_size(cached):
-    chosen = ["--methods", "full", "eigenli", "eigenli-sv-2:dtype=binary", "-k", "2", "4"]
+    vectors = ["eigenli-sv-2", "eigenli-sv-2:dtype=binary"]
+    chosen = ["--methods", "full", "eigenli", *vectors, "-k", "2", "4"]
     run(cached, *chosen, "--plot", str(cached / "shares.svg"))
     drawn = (cached / "shares.svg").read_text()
     for series in ("all tokens, MaxSim", "the paper's EigenLI", "the paper's EigenLI-SV", "1 bit"):
