@@ -238,7 +238,9 @@ class VectorEncoder:
         if self.projection is not None:
             projected = self.projection.transform_queries(packed)
             return QueryVectors(projected.numpy(), self.projection.constants(packed).numpy())
-        return QueryVectors(packed.numpy(), (packed @ self._centre).numpy())
+        # In float64, so that the other queries of a batch do not change the last bits of float32.
+        constants = (packed.double() @ self._centre.double()).float()
+        return QueryVectors(packed.numpy(), constants.numpy())
 
     def matrix_sum(self, vectors: Tensor) -> NDArray[np.float64]:
         """Return the sum of the documents' matrices, as far as their vectors tell. Shape: (d, d)."""

@@ -141,3 +141,16 @@ class TestGuard:
             warnings.simplefilter("error")
             index.add_documents(range(30), [torch.eye(8)[:5]] * 30)
         assert index.agreement == pytest.approx(1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "binary"])
+@pytest.mark.parametrize("preset", ["plus", "paper"])
+def test_scores_of_codes_do_not_depend_on_the_other_queries(tmp_path, dtype, preset):
+    generator = torch.Generator().manual_seed(0)
+    documents = torch.nn.functional.normalize(torch.randn(60, 12, 8, generator=generator), dim=-1)
+    with EigenLISVIndex(
+        str(tmp_path), k=4, dtype=dtype, preset=preset, show_progress=False
+    ) as index:
+        index.add_documents(range(60), list(documents))
+        for query in documents[:20, :8]:
+            assert index([query, query, query], k=5)[1] == index([query], k=5)[0]

@@ -98,14 +98,8 @@ def test_while_a_large_body_is_parsed_others_are_answered(ask) -> None:
         assert (await post(client, '{"queries": ["red"]}')).status_code == 200
         assert not any(task.done() for task in held)
         os.kill(CHILD._child.pid, signal.SIGCONT)
-        (wanted,) = first.json()["results"]
         for answer in await asyncio.gather(*held):
-            (found,) = answer.json()["results"]
-            assert found["tokens"] == wanted["tokens"]
-            assert [hit["id"] for hit in found["hits"]] == [hit["id"] for hit in wanted["hits"]]
-            # The three are encoded in one batch, which changes the last bits of a score.
-            for hit, alone in zip(found["hits"], wanted["hits"], strict=True):
-                assert hit["score"] == pytest.approx(alone["score"], rel=1e-6)
+            assert answer.json()["results"] == first.json()["results"]
 
     ask(scenario)
 
