@@ -14,6 +14,7 @@ from .. import __version__
 from . import pages
 from .convert import convert
 from .demo import demo
+from .errors import reporting_errors
 from .evaluate import evaluate
 from .export import export
 from .indexing import add, index
@@ -29,7 +30,7 @@ app = typer.Typer(
     help="Late-interaction retrieval with one small subspace, or one vector, per document.",
     no_args_is_help=True,
     add_completion=False,
-    # Errors are reported by cli.errors; what passes it was asked for with --debug.
+    # cli.errors reports errors, except with --debug.
     pretty_exceptions_enable=False,
 )
 _MAINTAIN = "Maintain an index"
@@ -39,7 +40,7 @@ for panel, commands in {
     "Try and measure": (demo, spectrum, evaluate, paper),
 }.items():
     for command in commands:
-        app.command(rich_help_panel=panel)(command)
+        app.command(rich_help_panel=panel)(reporting_errors(command))
 app.add_typer(pages.app, name="pages", rich_help_panel=_MAINTAIN)
 
 

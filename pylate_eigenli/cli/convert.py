@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from .errors import Debug, one_line_errors
 from .options import (
     Backend,
     Directions,
@@ -24,7 +23,7 @@ from .options import (
     existing,
     kind_settings,
 )
-from .terminal import echo
+from .terminal import echo_report
 
 
 def convert(
@@ -48,7 +47,6 @@ def convert(
     override: Override = False,
     trust: Trust = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Make another index of INDEX, without a model: other precision, backend or preset.
 
@@ -56,18 +54,15 @@ def convert(
     Another preset or number of directions needs an index made with --keep-tokens. After an
     interrupted upload to a database, the same command goes on.
     """
-    with one_line_errors(debug):
-        from ..corpus.page_index import open_corpus
+    from ..corpus.page_index import open_corpus
 
-        settings = kind_settings(backend, keep_tokens, uri)
-        settings |= {"k": directions, "preset": preset, "dtype": dtype}
-        settings["backend_options"] = None if options is None else json.loads(options)
-        with (
-            open_corpus(existing(index), trust_index=trust) as source,
-            source.convert(
-                target, override=override, show_progress=not as_json, **settings
-            ) as made,
-        ):
-            report = {"documents": len(made), "index": str(target)}
-            told = f"{counted(len(made))}; search with the index in {target}."
-            echo(json.dumps(report) if as_json else told)
+    settings = kind_settings(backend, keep_tokens, uri)
+    settings |= {"k": directions, "preset": preset, "dtype": dtype}
+    settings["backend_options"] = None if options is None else json.loads(options)
+    with (
+        open_corpus(existing(index), trust_index=trust) as source,
+        source.convert(target, override=override, show_progress=not as_json, **settings) as made,
+    ):
+        report = {"documents": len(made), "index": str(target)}
+        line = f"{counted(len(made))}; search with the index in {target}."
+        echo_report(report, line, as_json=as_json)

@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from .errors import Debug, one_line_errors
 from .options import Json, drawable
 from .terminal import echo, text
 
@@ -57,10 +56,9 @@ def demo(
         Path, typer.Option(help="Draw the comparison to this file, .png or .svg.")
     ] = Path("eigenli-demo.png"),
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Search Python's standard library by meaning, offline, and compare EigenLI with MaxSim."""
-    with one_line_errors(debug), TemporaryDirectory() as scratch:
+    with TemporaryDirectory() as scratch:
         path = (index_folder or Path(scratch)) / INDEX_NAME
         drawable(plot)
         asked = [*QUESTIONS, *(questions or [])]

@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
 
 from .terminal import echo
 
-Debug = Annotated[
+_Debug = Annotated[
     bool, typer.Option("--debug", help="Show the full traceback if something goes wrong.")
 ]
+
+
+def reporting_errors(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the option ``--debug``, and report its errors in one line without it."""
+
+    @wraps(command)
+    def reported(*, debug: bool = False, **options: Any) -> None:
+        with one_line_errors(debug):
+            command(**options)
+
+    # Typer reads the options of a command from its signature.
+    signature = inspect.signature(command, eval_str=True)
+    option = inspect.Parameter(
+        "debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=_Debug
+    )
+    parameters = [*signature.parameters.values(), option]
+    reported.__annotations__ = {p.name: p.annotation for p in parameters}
+    reported.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return reported
 
 
 @contextmanager

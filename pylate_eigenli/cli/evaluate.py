@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from .errors import Debug, one_line_errors
 from .options import Json
 from .terminal import echo, echo_lines
 
@@ -56,7 +55,6 @@ def evaluate(
         bool, typer.Option("--override", help="Measure again even if OUT has the result.")
     ] = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Measure Recall, nDCG, MRR, size, build time and latency of methods on collections.
 
@@ -64,42 +62,41 @@ def evaluate(
     bootstrap intervals, and the paper's numbers if model and data are the paper's; and draws
     quality-by-size.png and quality-by-time.png.
     """
-    with one_line_errors(debug):
-        from ..evaluation import run
-        from ..evaluation.methods import expand
-        from ..evaluation.paper import results as paper
-        from ..evaluation.plots import plot_all
-        from ..evaluation.report import Report
+    from ..evaluation import run
+    from ..evaluation.methods import expand
+    from ..evaluation.paper import results as paper
+    from ..evaluation.plots import plot_all
+    from ..evaluation.report import Report
 
-        names = expand(_method_names(methods or [METHODS]), map(_positive, _listed(k or ["32"])))
-        # Read before the model is loaded, because most mistakes are in the names of collections.
-        collections = [collection for source in data for collection in run.load(source)]
-        from ..models.text_models import load_model
+    names = expand(_method_names(methods or [METHODS]), map(_positive, _listed(k or ["32"])))
+    # Read before the model is loaded, because most mistakes are in the names of collections.
+    collections = [collection for source in data for collection in run.load(source)]
+    from ..models.text_models import load_model
 
-        encoder = load_model(model, **(paper.ENCODING if paper_settings else {}))
-        results = run.evaluate(
-            encoder,
-            model,
-            collections,
-            names,
-            out,
-            cache=cache,
-            batch_size=batch_size,
-            override=override,
-        )
-        report = Report(results)
-        texts = {"json": report.to_json(), "md": report.to_markdown(), "csv": report.to_csv()}
-        for suffix, text in texts.items():
-            (out / f"results.{suffix}").write_text(text, encoding="utf-8")
-        if as_json:
-            typer.echo(report.to_json())
-        else:
-            echo_lines(report.to_markdown())
-        try:
-            for path in plot_all(results, "nDCG@10", out):
-                echo(f"plot: {path}", err=True)
-        except ImportError as error:  # matplotlib is an extra; the tables do without
-            echo(f"no plots: {error}", err=True)
+    encoder = load_model(model, **(paper.ENCODING if paper_settings else {}))
+    results = run.evaluate(
+        encoder,
+        model,
+        collections,
+        names,
+        out,
+        cache=cache,
+        batch_size=batch_size,
+        override=override,
+    )
+    report = Report(results)
+    texts = {"json": report.to_json(), "md": report.to_markdown(), "csv": report.to_csv()}
+    for suffix, text in texts.items():
+        (out / f"results.{suffix}").write_text(text, encoding="utf-8")
+    if as_json:
+        typer.echo(report.to_json())
+    else:
+        echo_lines(report.to_markdown())
+    try:
+        for path in plot_all(results, "nDCG@10", out):
+            echo(f"plot: {path}", err=True)
+    except ImportError as error:  # matplotlib is an extra; the tables do without
+        echo(f"no plots: {error}", err=True)
 
 
 def _listed(values: list[str]) -> list[str]:

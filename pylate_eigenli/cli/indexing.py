@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,7 +18,6 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from .errors import Debug, one_line_errors
 from .options import (
     Backend,
     Directions,
@@ -40,7 +37,7 @@ from .options import (
     kind_settings,
 )
 from .pages import update_pages
-from .terminal import echo
+from .terminal import echo, echo_report
 
 if TYPE_CHECKING:
     from ..corpus.sources import Source
@@ -65,21 +62,6 @@ BatchSize = Annotated[
 ]
 
 
-@dataclass(frozen=True)
-class Report:
-    """What was done."""
-
-    index: str
-    added: int
-    added_files: int
-    skipped: int
-    removed: int
-    unreadable: list[str]
-    documents: int
-    files: int
-    seconds: float
-
-
 def index(
     index: IndexPath,
     source: SourceName,
@@ -99,10 +81,9 @@ def index(
     batch_size: BatchSize = 128,
     trust: Trust = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Index documents; again for what is new or has changed, or after an interruption."""
-    with one_line_errors(debug), _bars() as bars:
+    with _bars() as bars:
         from ..corpus.sources import open_source
         from ..corpus.text_index import TextIndex
 
@@ -126,10 +107,9 @@ def add(
     batch_size: BatchSize = 128,
     trust: Trust = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Add documents or pages to an index. Those that it already holds are replaced."""
-    with one_line_errors(debug), _bars() as bars:
+    with _bars() as bars:
         from ..corpus.page_index import PageIndex, open_corpus
 
         corpus = open_corpus(existing(index), model, trust_index=trust)
@@ -205,29 +185,29 @@ def _fill(
         if texts.index.is_overriding:
             raise ValueError("there are no documents in the source; the index is left as it was")
         pruned = remove_others(texts, source.files) if prune and source.files is not None else 0
-        report = Report(
-            str(texts.path),
-            done.added,
-            done.files,
-            done.unchanged,
-            done.removed + pruned,
-            source.unreadable,
-            len(texts),
-            texts.files,
-            round(time.perf_counter() - begin, 3),
-        )
+        documents, files = len(texts), texts.files
     bars.close()
     for line in source.unreadable:
         echo(f"skipped: {line}", err=True)
-    if as_json:
-        typer.echo(json.dumps(asdict(report)))
-    else:
-        already = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
-        removed = f", removed {report.removed:,}" if report.removed else ""
-        echo(
-            f"Added {counted(done.added, done.files)}{already}{removed}, in {report.seconds:.1f} s; "
-            f"{report.index} now holds {counted(report.documents, report.files)}."
-        )
+    removed, seconds = done.removed + pruned, time.perf_counter() - begin
+    report = {
+        "index": str(texts.path),
+        "added": done.added,
+        "added_files": done.files,
+        "skipped": done.unchanged,
+        "removed": removed,
+        "unreadable": source.unreadable,
+        "documents": documents,
+        "files": files,
+        "seconds": round(seconds, 3),
+    }
+    of_unchanged = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
+    of_removed = f", removed {removed:,}" if removed else ""
+    line = (
+        f"Added {counted(done.added, done.files)}{of_unchanged}{of_removed}, in {seconds:.1f} s; "
+        f"{texts.path} now holds {counted(documents, files)}."
+    )
+    echo_report(report, line, as_json=as_json)
 
 
 class _Bars:

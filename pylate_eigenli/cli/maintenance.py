@@ -12,38 +12,34 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Trust, counted, existing
-from .terminal import echo, text, working
+from .terminal import echo, echo_report, text, working
 
 if TYPE_CHECKING:
     from ..corpus.corpus_index import CorpusIndex
     from ..storage import DocumentId
 
 
-def info(
-    index: IndexPath, trust: Trust = False, as_json: Json = False, debug: Debug = False
-) -> None:
+def info(index: IndexPath, trust: Trust = False, as_json: Json = False) -> None:
     """Show what an index holds and how it was made."""
-    with one_line_errors(debug):
-        about = _facts(existing(index))
-        if about is None:
-            from ..corpus.page_index import open_corpus
+    about = _facts(existing(index))
+    if about is None:
+        from ..corpus.page_index import open_corpus
 
-            with open_corpus(index, trust_index=trust) as corpus:
-                about = corpus.about()
-        if as_json:
-            typer.echo(json.dumps(about))
-            return
-        table = Table(show_header=False, box=None)
-        table.add_column()
-        table.add_column(overflow="fold")
-        for name, value in about.items():
-            if isinstance(value, dict):
-                value = ", ".join(f"{key}={setting}" for key, setting in value.items())
-            shown = f"{value:,}" if isinstance(value, int) else str(value)
-            table.add_row(text(name.replace("_", " "), "bold"), text(shown))
-        Console(highlight=False).print(table)
+        with open_corpus(index, trust_index=trust) as corpus:
+            about = corpus.about()
+    if as_json:
+        typer.echo(json.dumps(about))
+        return
+    table = Table(show_header=False, box=None)
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in about.items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{key}={setting}" for key, setting in value.items())
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        table.add_row(text(name.replace("_", " "), "bold"), text(shown))
+    Console(highlight=False).print(table)
 
 
 def _facts(path: Path) -> dict[str, Any] | None:
@@ -84,20 +80,16 @@ def remove(
     ],
     trust: Trust = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Remove documents. If one is unknown, none is removed."""
-    with one_line_errors(debug):
-        from ..corpus.page_index import open_corpus
+    from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index), trust_index=trust) as corpus:
-            removed = corpus.remove([_meant(corpus, name) for name in documents_ids])
-            left, files = len(corpus), corpus.files
-        if as_json:
-            report = {"removed": len(removed), "documents": left, "files": files}
-            typer.echo(json.dumps({"index": str(index), **report}))
-        else:
-            echo(f"Removed {counted(len(removed))}; {index} now holds {counted(left, files)}.")
+    with open_corpus(existing(index), trust_index=trust) as corpus:
+        removed = corpus.remove([_meant(corpus, name) for name in documents_ids])
+        left, files = len(corpus), corpus.files
+    report = {"index": str(index), "removed": len(removed), "documents": left, "files": files}
+    line = f"Removed {counted(len(removed))}; {index} now holds {counted(left, files)}."
+    echo_report(report, line, as_json=as_json)
 
 
 def _meant(corpus: CorpusIndex, name: str) -> DocumentId:
@@ -106,49 +98,42 @@ def _meant(corpus: CorpusIndex, name: str) -> DocumentId:
     return int(name) if is_number and name not in corpus.index else name
 
 
-def verify(index: IndexPath, as_json: Json = False, debug: Debug = False) -> None:
+def verify(index: IndexPath, as_json: Json = False) -> None:
     """Check every file of an index, and that texts and documents agree; exit code 1 if damaged."""
-    with one_line_errors(debug):
-        from ..corpus.committing import verify as verify_files
+    from ..corpus.committing import verify as verify_files
 
-        damage = verify_files(existing(index))
-        if as_json:
-            typer.echo(json.dumps({"index": str(index), "damage": damage}))
-        else:
-            for line in damage:
-                echo(line, color=typer.colors.RED)
-            if not damage:
-                echo(f"{index} is sound.")
-        if damage:
-            raise typer.Exit(1)
+    damage = verify_files(existing(index))
+    if as_json:
+        typer.echo(json.dumps({"index": str(index), "damage": damage}))
+    else:
+        for line in damage:
+            echo(line, color=typer.colors.RED)
+        if not damage:
+            echo(f"{index} is sound.")
+    if damage:
+        raise typer.Exit(1)
 
 
-def compact(
-    index: IndexPath, trust: Trust = False, as_json: Json = False, debug: Debug = False
-) -> None:
+def compact(index: IndexPath, trust: Trust = False, as_json: Json = False) -> None:
     """Give the space of removed and replaced documents back to the disk."""
-    with one_line_errors(debug):
-        from ..corpus.page_index import open_corpus
+    from ..corpus.page_index import open_corpus
 
-        with open_corpus(existing(index), trust_index=trust) as corpus:
-            before = corpus.index.nbytes
-            corpus.compact()
-            after = corpus.index.nbytes
-        if as_json:
-            report = {"index": str(index), "bytes_before": before, "bytes_after": after}
-            typer.echo(json.dumps(report))
-        else:
-            echo(f"{index}: {before:,} bytes before, {after:,} after.")
+    with open_corpus(existing(index), trust_index=trust) as corpus:
+        before = corpus.index.nbytes
+        corpus.compact()
+        after = corpus.index.nbytes
+    report = {"index": str(index), "bytes_before": before, "bytes_after": after}
+    echo_report(report, f"{index}: {before:,} bytes before, {after:,} after.", as_json=as_json)
 
 
-def warmup(as_json: Json = False, debug: Debug = False) -> None:
+def warmup(as_json: Json = False) -> None:
     """Compile what indexes need: once per machine, or while an image is built."""
-    with one_line_errors(debug):
-        from ..indexes.warm_up import warm_up
+    from ..indexes.warm_up import warm_up
 
-        begin = time.perf_counter()
-        with working("Compiling, for about half a minute"):
-            warm_up()
-        seconds = round(time.perf_counter() - begin, 1)
-        told = f"All kernels are compiled, after {seconds} s."
-        echo(json.dumps({"seconds": seconds}) if as_json else told)
+    begin = time.perf_counter()
+    with working("Compiling, for about half a minute"):
+        warm_up()
+    seconds = round(time.perf_counter() - begin, 1)
+    echo_report(
+        {"seconds": seconds}, f"All kernels are compiled, after {seconds} s.", as_json=as_json
+    )

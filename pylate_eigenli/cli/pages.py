@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .errors import Debug, one_line_errors
+from .errors import reporting_errors
 from .options import Directions, Json, Model, Preset, Top, Trust, counted
 from .terminal import echo, text
 
@@ -41,6 +41,7 @@ TrustRemoteCode = Annotated[
 
 
 @app.command()
+@reporting_errors
 def index(
     folder: Annotated[Path, typer.Argument(help="Folder of PDFs and images, or one file.")],
     model: Annotated[
@@ -66,31 +67,29 @@ def index(
     attention: Attention = None,
     trust_remote_code: TrustRemoteCode = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Index the pages of a folder; run it again to add new and changed files."""
-    with one_line_errors(debug):
-        from ..corpus.page_index import PageIndex
-        from ..corpus.pages import PageReader, parse_page_ranges
-        from ..models.vision_encoder import VisionEncoder
+    from ..corpus.page_index import PageIndex
+    from ..corpus.pages import PageReader, parse_page_ranges
+    from ..models.vision_encoder import VisionEncoder
 
-        wanted = None if pages is None else parse_page_ranges(pages)
-        reader = PageReader(folder, dpi=dpi, pages=wanted)
-        if not reader.documents:
-            raise ValueError(f"there is no PDF or image in {folder}")
-        source = folder.resolve()
-        encoder = VisionEncoder(
-            model,
-            batch_size=batch_size,
-            dtype=dtype,
-            device_map=device,
-            attn_implementation=attention,
-            max_visual_tokens=max_visual_tokens,
-            trust_remote_code=trust_remote_code,
-        )
-        path = index_folder or source.with_name(source.name + ".pages")
-        with PageIndex(path, model=encoder, k=directions, preset=preset) as corpus:
-            update_pages(corpus, reader, batch_size=batch_size, as_json=as_json)
+    wanted = None if pages is None else parse_page_ranges(pages)
+    reader = PageReader(folder, dpi=dpi, pages=wanted)
+    if not reader.documents:
+        raise ValueError(f"there is no PDF or image in {folder}")
+    source = folder.resolve()
+    encoder = VisionEncoder(
+        model,
+        batch_size=batch_size,
+        dtype=dtype,
+        device_map=device,
+        attn_implementation=attention,
+        max_visual_tokens=max_visual_tokens,
+        trust_remote_code=trust_remote_code,
+    )
+    path = index_folder or source.with_name(source.name + ".pages")
+    with PageIndex(path, model=encoder, k=directions, preset=preset) as corpus:
+        update_pages(corpus, reader, batch_size=batch_size, as_json=as_json)
 
 
 def update_pages(
@@ -125,6 +124,7 @@ def update_pages(
 
 
 @app.command()
+@reporting_errors
 def search(
     index_folder: Annotated[
         Path, typer.Argument(metavar="INDEX", help="Folder of an index of pages.")
@@ -148,34 +148,32 @@ def search(
     model: Model = None,
     trust_remote_code: TrustRemoteCode = False,
     trust: Trust = False,
-    debug: Debug = False,
 ) -> None:
     """Find the pages that answer a question, and show them on a contact sheet."""
-    with one_line_errors(debug):
-        from ..corpus.page_index import PageIndex
-        from ..models.vision_encoder import VisionEncoder
+    from ..corpus.page_index import PageIndex
+    from ..models.vision_encoder import VisionEncoder
 
-        question = " ".join(words)
-        with PageIndex(index_folder, model=model, trust_index=trust) as corpus:
-            if corpus.model is None:
-                raise FileNotFoundError(f"there is no index of pages in {index_folder}")
-            corpus.check_trust(runs_code=trust_remote_code)
-        encoder = VisionEncoder(
-            corpus.model,
-            dtype=dtype,
-            device_map=device,
-            attn_implementation=attention,
-            trust_remote_code=trust_remote_code,
-        )
-        with PageIndex(index_folder, model=encoder) as corpus:
-            (answer,) = corpus.answers([question], top)
-            folder = corpus.folder
-        if as_json:
-            typer.echo(json.dumps([_as_dict(hit) for hit in answer.hits], indent=2))
-        else:
-            Console(highlight=False).print(_table(answer.hits))
-        if thumbnails is not None or open_sheet:
-            _write_sheet(question, answer.hits, folder, thumbnails, open_sheet)
+    question = " ".join(words)
+    with PageIndex(index_folder, model=model, trust_index=trust) as corpus:
+        if corpus.model is None:
+            raise FileNotFoundError(f"there is no index of pages in {index_folder}")
+        corpus.check_trust(runs_code=trust_remote_code)
+    encoder = VisionEncoder(
+        corpus.model,
+        dtype=dtype,
+        device_map=device,
+        attn_implementation=attention,
+        trust_remote_code=trust_remote_code,
+    )
+    with PageIndex(index_folder, model=encoder) as corpus:
+        (answer,) = corpus.answers([question], top)
+        folder = corpus.folder
+    if as_json:
+        typer.echo(json.dumps([_as_dict(hit) for hit in answer.hits], indent=2))
+    else:
+        Console(highlight=False).print(_table(answer.hits))
+    if thumbnails is not None or open_sheet:
+        _write_sheet(question, answer.hits, folder, thumbnails, open_sheet)
 
 
 def _as_dict(hit: Hit) -> dict[str, Any]:

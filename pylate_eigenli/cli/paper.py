@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .errors import Debug, one_line_errors
 from .options import Json
 from .terminal import echo_lines
 
@@ -31,33 +30,31 @@ def paper(
         typer.Option("-k", "--directions", min=1, help="Only this many vectors per document."),
     ] = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Print the numbers of the EigenLI paper, table by table, to compare your own results with."""
-    with one_line_errors(debug):
-        from ..evaluation.paper.results import TABLES, load, select
-        from ..evaluation.report import markdown
+    from ..evaluation.paper.results import TABLES, load, select
+    from ..evaluation.report import markdown
 
-        cells = select(table=table, model=model, dataset=dataset, method=method, metric=metric, k=k)
-        if not cells:
-            raise LookupError("the paper has no such number")
-        by_table = {name: [cell for cell in cells if cell.table == name] for name in TABLES}
-        if len(cells) == len(load()):
-            listing = [
-                {"table": name, "description": TABLES[name], "numbers": len(members)}
-                for name, members in by_table.items()
-            ]
-            if as_json:
-                typer.echo(json.dumps(listing, indent=2))
-            else:
-                rows = [[*map(str, table.values())] for table in listing]
-                echo_lines(markdown(list(listing[0]), rows, 2))
-        elif as_json:
-            typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
+    cells = select(table=table, model=model, dataset=dataset, method=method, metric=metric, k=k)
+    if not cells:
+        raise LookupError("the paper has no such number")
+    by_table = {name: [cell for cell in cells if cell.table == name] for name in TABLES}
+    if len(cells) == len(load()):
+        listing = [
+            {"table": name, "description": TABLES[name], "numbers": len(members)}
+            for name, members in by_table.items()
+        ]
+        if as_json:
+            typer.echo(json.dumps(listing, indent=2))
         else:
-            for name, members in by_table.items():
-                if members:
-                    echo_lines(f"{name}: {TABLES[name]}\n\n{_pivot(members)}")
+            rows = [[*map(str, table.values())] for table in listing]
+            echo_lines(markdown(list(listing[0]), rows, 2))
+    elif as_json:
+        typer.echo(json.dumps([asdict(cell) for cell in cells], indent=2))
+    else:
+        for name, members in by_table.items():
+            if members:
+                echo_lines(f"{name}: {TABLES[name]}\n\n{_pivot(members)}")
 
 
 def _pivot(cells: list[Cell]) -> str:

@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, Top, Trust, existing
 from .terminal import text
 
@@ -53,31 +52,29 @@ def search(
     model: Model = None,
     trust: Trust = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Search an index of texts or of pages."""
-    with one_line_errors(debug):
-        from ..corpus.page_index import open_corpus
+    from ..corpus.page_index import open_corpus
 
-        conditions = _conditions(where or [])
-        console = Console(highlight=False)
-        with open_corpus(existing(index), model, trust_index=trust) as corpus:
-            question = None if words is None else " ".join(words).strip()
-            if question == "":
-                raise ValueError("the question is empty")
-            with Console(stderr=True).status("Loading the model"):
-                corpus.warm_up()
-            for query in [question] if question else _asked(prompt=not as_json):
-                corpus.index.refresh()  # a prompt may stay open while others change the index
-                begin = time.perf_counter()
-                (answer,) = corpus.answers(
-                    [query], top, where=conditions, explain=explain, rerank=rerank
-                )
-                milliseconds = (time.perf_counter() - begin) * 1e3
-                if as_json:
-                    typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))
-                else:
-                    _print(console, query, answer, milliseconds, whole)
+    conditions = _conditions(where or [])
+    console = Console(highlight=False)
+    with open_corpus(existing(index), model, trust_index=trust) as corpus:
+        question = None if words is None else " ".join(words).strip()
+        if question == "":
+            raise ValueError("the question is empty")
+        with Console(stderr=True).status("Loading the model"):
+            corpus.warm_up()
+        for query in [question] if question else _asked(prompt=not as_json):
+            corpus.index.refresh()  # a prompt may stay open while others change the index
+            begin = time.perf_counter()
+            (answer,) = corpus.answers(
+                [query], top, where=conditions, explain=explain, rerank=rerank
+            )
+            milliseconds = (time.perf_counter() - begin) * 1e3
+            if as_json:
+                typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))
+            else:
+                _print(console, query, answer, milliseconds, whole)
 
 
 def _conditions(given: list[str]) -> dict[str, list[Any]]:

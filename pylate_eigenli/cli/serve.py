@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from .errors import Debug, one_line_errors
 from .options import IndexPath, Json, Model, Trust, existing
 from .terminal import echo, working
 
@@ -37,48 +36,46 @@ def serve(
     model: Model = None,
     trust: Trust = False,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Serve an index over HTTP, with a page to search it in."""
-    with one_line_errors(debug):
-        from ..errors import require
+    from ..errors import require
 
-        require("fastapi", "serve", "the server")
-        require("uvicorn", "serve", "the server")
-        from ..server.app import create_app
-        from ..server.connections import run
-        from ..server.service import Service
+    require("fastapi", "serve", "the server")
+    require("uvicorn", "serve", "the server")
+    from ..server.app import create_app
+    from ..server.connections import run
+    from ..server.service import Service
 
-        existing(index)
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        # First, because loading a model takes long, and a port in use is reported at once.
-        with _listening(host, port, family) as listening:
-            address, bound_port = listening.getsockname()[:2]
-            local = _is_loopback(address)
-            service = Service(index, model, trust_index=trust)
-            with working("Loading the model"):
-                service.warm_up()
-            app = create_app(
-                service,
-                token=token,
-                allowed_hosts=(*_LOOPBACK, host, address) if local else ("*",),
-                max_body_bytes=max_megabytes << 20,
+    existing(index)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # First, because loading a model takes long, and a port in use is reported at once.
+    with _listening(host, port, family) as listening:
+        address, bound_port = listening.getsockname()[:2]
+        local = _is_loopback(address)
+        service = Service(index, model, trust_index=trust)
+        with working("Loading the model"):
+            service.warm_up()
+        app = create_app(
+            service,
+            token=token,
+            allowed_hosts=(*_LOOPBACK, host, address) if local else ("*",),
+            max_body_bytes=max_megabytes << 20,
+        )
+        shown = f"[{host}]" if family == socket.AF_INET6 else host
+        url = f"http://{shown}:{bound_port}"
+        if as_json:
+            typer.echo(json.dumps({"url": url}))
+        else:
+            echo(f"Serving {index} at {url}")
+            echo(f"API description at {url}/openapi.json; press Ctrl-C to stop.")
+        if service.model is None:
+            _warn(
+                f"{index} names no model, so that it can be searched by embeddings only: name "
+                "the model that made them with --model"
             )
-            shown = f"[{host}]" if family == socket.AF_INET6 else host
-            url = f"http://{shown}:{bound_port}"
-            if as_json:
-                typer.echo(json.dumps({"url": url}))
-            else:
-                echo(f"Serving {index} at {url}")
-                echo(f"API description at {url}/openapi.json; press Ctrl-C to stop.")
-            if service.model is None:
-                _warn(
-                    f"{index} names no model, so that it can be searched by embeddings only: name "
-                    "the model that made them with --model"
-                )
-            if not local and token is None:
-                _warn("anyone who can reach this address can change the index; set --token")
-            run(app, listening)
+        if not local and token is None:
+            _warn("anyone who can reach this address can change the index; set --token")
+        run(app, listening)
 
 
 def _warn(line: str) -> None:

@@ -12,7 +12,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from .errors import Debug, one_line_errors
 from .indexing import SourceName, model_or_error
 from .options import FieldNames, Json, Model, drawable, fields_of
 from .terminal import echo, echo_lines
@@ -35,32 +34,30 @@ def spectrum(
     ] = None,
     field: FieldNames = None,
     as_json: Json = False,
-    debug: Debug = False,
 ) -> None:
     """Compute the spectra of documents and recommend a k and a preset."""
-    with one_line_errors(debug):
-        from ..corpus.passages import Cutter
-        from ..corpus.sources import open_source
-        from ..models.text_encoder import TextEncoder
-        from ..spectral.analysis import analyze
+    from ..corpus.passages import Cutter
+    from ..corpus.sources import open_source
+    from ..models.text_encoder import TextEncoder
+    from ..spectral.analysis import analyze
 
-        drawn = None if plot is None else drawable(plot)
-        opened = open_source(source, fields_of(field))
-        encoder = TextEncoder(model or model_or_error())
-        texts = _sample(opened, Cutter(encoder.tokenizer, encoder.document_length), sample)
-        found = analyze(encoder.encode_documents(texts), sample=sample)
-        if as_json:
-            typer.echo(json.dumps(_values(found)))
-        else:
-            _show(found)
-            if drawn is None:
-                plain = Console().options.ascii_only
-                echo_lines(chart(found.spectra.mean(0).tolist(), found.k, ascii_only=plain))
-        for line in opened.unreadable:
-            echo(f"skipped: {line}", err=True)
-        if drawn is not None:
-            found.plot(drawn)
-            echo(f"plot: {drawn}", err=True)
+    drawn = None if plot is None else drawable(plot)
+    opened = open_source(source, fields_of(field))
+    encoder = TextEncoder(model or model_or_error())
+    texts = _sample(opened, Cutter(encoder.tokenizer, encoder.document_length), sample)
+    found = analyze(encoder.encode_documents(texts), sample=sample)
+    if as_json:
+        typer.echo(json.dumps(_values(found)))
+    else:
+        _show(found)
+        if drawn is None:
+            plain = Console().options.ascii_only
+            echo_lines(chart(found.spectra.mean(0).tolist(), found.k, ascii_only=plain))
+    for line in opened.unreadable:
+        echo(f"skipped: {line}", err=True)
+    if drawn is not None:
+        found.plot(drawn)
+        echo(f"plot: {drawn}", err=True)
 
 
 def _sample(source: Source, cut: Cut, n: int) -> list[str]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import typer
@@ -29,6 +31,11 @@ def printable(value: object) -> str:
 def echo(line: object, *, err: bool = False, color: str | None = None) -> None:
     """Print one line."""
     typer.secho(printable(line), err=err, fg=color)
+
+
+def echo_report(report: Mapping[str, object], line: str, *, as_json: bool) -> None:
+    """Print what a command has done, as JSON or as a line for people."""
+    echo(json.dumps(report) if as_json else line)
 
 
 def echo_lines(lines: str) -> None:
