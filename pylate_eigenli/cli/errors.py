@@ -32,6 +32,9 @@ def reporting_errors(command: Callable[..., None]) -> Callable[..., None]:
     )
     parameters = [*signature.parameters.values(), option]
     reported.__annotations__ = {p.name: p.annotation for p in parameters}
+    # The help is wrapped at the width of the terminal, not at that of the source.
+    paragraphs = (command.__doc__ or "").split("\n\n")
+    reported.__doc__ = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
     reported.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return reported
 

@@ -49,6 +49,11 @@ def text(value: object, style: str = "", *, fold: bool = False) -> Text:
     return Text(printable(value), style, overflow="fold" if fold else None)
 
 
+def has_bars(as_json: bool) -> bool:
+    """Return whether progress bars can be shown: in a log they would be one long line."""
+    return not as_json and Console(stderr=True).is_terminal
+
+
 def working(message: str) -> AbstractContextManager[object]:
     """Say what is being done, on stderr: while it lasts on a terminal, and as a line in a log."""
     console = Console(stderr=True)

@@ -105,7 +105,15 @@ class CorpusReader(ABC):
             self._encoder = self._default_encoder()
             self._is_trusted = True
         if self._encoder is None:
-            raise ValueError(f"the catalogue of {self.path} names no model: give model= or --model")
+            if self.is_without_texts:
+                raise FileNotFoundError(
+                    f"{self.catalogue.path} is missing, which held the texts and the name of the "
+                    "model: restore it, or index the documents again with override=True "
+                    "(--override)"
+                )
+            raise ValueError(
+                f"{self.path} names no model: give the one it was made with as model= or --model"
+            )
         if is_gone(self._encoder.name):
             raise ValueError(
                 f"the model of {self.path} is no longer in {self._encoder.name}: give its new path "
@@ -114,6 +122,11 @@ class CorpusReader(ABC):
         self.check_trust()
         self._check_model()
         return self._encoder
+
+    @property
+    def is_without_texts(self) -> bool:
+        """Whether the catalogue of the index is lost."""
+        return CATALOGUE in self.index.meta and not self.catalogue.path.exists()
 
     def check_trust(self, runs_code: bool = False) -> None:
         """Raise an error if only the folder names the model, and the model can run code.
@@ -157,20 +170,24 @@ class CorpusReader(ABC):
             return len(self.index)
 
     @property
-    def files(self) -> int:
-        """Number of files that the index has passages or pages of."""
-        return 0 if self.index.is_overriding else self.catalogue.count_files(self._generation)
+    def passages(self) -> tuple[int, int]:
+        """Numbers of passages or pages in the index, and of the files that they are of."""
+        if self.index.is_overriding:
+            return 0, 0
+        return self.catalogue.count_passages(self._generation)
 
     def about(self) -> dict[str, Any]:
         """Return what the index holds and how it was made, as JSON values."""
         index = self.index
+        passages, files = self.passages
         nbytes = None
         with suppress(ValueError):  # a remote database does not report its size
             nbytes = index.nbytes
         return {
             "path": str(self.path),
             "holds": self.holds,
-            "files": self.files,
+            "passages": passages,
+            "files": files,
             **facts(index._snapshot, len(self), nbytes),
             "kind": index.kind,
             "settings": asdict(index.settings),
@@ -220,6 +237,12 @@ class CorpusReader(ABC):
         known = self.catalogue.of_file(file, self._generation)
         unknown = set(self.missing(known))
         return {i: known[i] for i in known if i not in unknown}
+
+    def records(self) -> list[DocumentId]:
+        """Return the ids of the documents that are of no file."""
+        known = self.catalogue.records(self._generation)
+        unknown = set(self.missing(known))
+        return [i for i in known if i not in unknown]
 
     @property
     def _generation(self) -> int:

@@ -100,7 +100,12 @@ class _Lines:
 
 
 def _json_rows(lines: Iterable[bytes], _: Fields) -> Iterator[Any]:
-    return (json.loads(line) for line in lines if line.strip())
+    for line in lines:
+        try:
+            if line.strip():
+                yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"it is not JSON: {error.msg} at character {error.pos + 1}") from None
 
 
 def _table_rows(lines: Iterable[bytes], fields: Fields) -> Iterator[Any]:

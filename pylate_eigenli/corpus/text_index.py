@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tqdm.auto import tqdm
 
-from ..models.default import default_model
+from ..models.default import FITTED_DOCUMENTS, default_model
 from ..models.text_encoder import TextEncoder
 from ..storage import DocumentId
 from ..storage.ids import checked_ids
@@ -178,8 +178,11 @@ class TextIndex(CorpusIndex):
         return TextEncoder(name)
 
     def _default_encoder(self) -> TextEncoder:
+        # It takes a quarter of a minute, once: a bar appears after a second.
+        bar = tqdm(total=FITTED_DOCUMENTS, desc="Making the model, once", delay=1, disable=None)
         try:
-            return TextEncoder(default_model())
+            with bar:
+                return TextEncoder(default_model(advance=bar.update))
         except ImportError as error:
             raise ImportError(f"name a model with model= or --model; {error}") from error
 

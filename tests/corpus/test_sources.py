@@ -153,10 +153,17 @@ class TestFolders:
         (tmp_path / "fine.txt").write_text("fine")
         for name in ("a.png", "b.png", "LICENSE"):
             (tmp_path / name).touch()
+        (tmp_path / "lost.txt").symlink_to("nowhere")
+        os.mkfifo(tmp_path / "pipe.jsonl")
         source = open_source(str(tmp_path))
         parts = list(source.parts(cutter()))
         assert [document.id for part in parts for document in part.documents] == ["fine.txt#1"]
-        assert source.unreadable == [
+        others = [line for line in source.unreadable if "lost" in line or "pipe" in line]
+        assert sorted(others) == [
+            f"{tmp_path / 'lost.txt'} is a link to nothing",
+            f"{tmp_path / 'pipe.jsonl'} is no regular file",
+        ]
+        assert [line for line in source.unreadable if line not in others] == [
             f"{tmp_path / 'link'} is a link to a folder; index the folder itself",
             "3 files of other types: .png (2), no suffix (1)",
             f"{tmp_path / 'empty.txt'} has no text",
@@ -165,6 +172,18 @@ class TestFolders:
                 for name in ("noise.txt", "zeros.md")
             ),
         ]
+
+    @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv.gz"])
+    def test_a_file_that_disappears_is_named_and_keeps_no_other_out(self, tmp_path, name):
+        (tmp_path / name).write_text("{}")
+        (tmp_path / "fine.txt").write_text("fine")
+        source = open_source(str(tmp_path))
+        (tmp_path / name).unlink()
+        parts = list(source.parts(cutter()))
+        assert [document.id for part in parts for document in part.documents] == ["fine.txt#1"]
+        assert [part.is_cut_short for part in parts] == [name != "a.txt", False]
+        (line,) = source.unreadable
+        assert line.startswith(f"{tmp_path / name} cannot be read: ")
 
     def test_a_broken_byte_does_not_spoil_the_other_letters(self, tmp_path):
         (tmp_path / "a.txt").write_bytes("café ".encode() + b"\xe9")
@@ -243,7 +262,7 @@ class TestJsonLines:
     @pytest.mark.parametrize(
         ("line", "message"),
         [
-            ("{", "line 2"),
+            ("{", "it is not JSON: .* at character 2"),
             ("[]", "expected an object with named fields"),
             ("[" * 100_000, "recursion"),
             ('{"id": 1, "body": "no text"}', "no field 'text' among 'id', 'body': name the one"),
