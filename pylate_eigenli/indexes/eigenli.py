@@ -104,7 +104,7 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         What searches do unless they say otherwise, see :meth:`__call__`. By default 0, or what the
         index was made with.
     device
-        Where to compute, ``"cpu"`` or ``"cuda"``. By default where the embeddings are given.
+        Where to compress documents, ``"cpu"`` or ``"cuda"``. By default where embeddings are given.
     show_progress
         Whether to show a progress bar while documents are added.
     memory_limit
@@ -149,7 +149,7 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         super().__init__(
             index_folder, index_name, override, options, device, show_progress, dtype=dtype
         )
-        searcher = ExactSearch(device or "cpu", memory_limit)
+        searcher = ExactSearch(memory_limit)
         self._documents = LocalDocuments(self._collection, searcher)
 
     def stats(self) -> IndexStats:
