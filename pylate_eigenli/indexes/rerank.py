@@ -1,4 +1,4 @@
-"""The second stage of a search: candidates scored exactly, from whatever the index keeps."""
+"""The second stage of a search: exact scores of candidates, from what the index keeps of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..errors import check_choice
 from ..spectral.background import Queries
-from ..spectral.settings import check_choice
 from ..storage import DocumentId
 from ..tokens import TokenBatch, collect
 from ..vectors.packing import pack_queries
@@ -28,7 +28,7 @@ TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
 
 
 def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) -> None:
-    """Refuse a way of re-ranking that is unknown or that the index keeps nothing for."""
+    """Raise an error if a way of re-ranking is unknown, or the index keeps nothing for it."""
     check_choice("rerank", rerank, get_args(Rerank))
     has_tokens = settings.keep_tokens != "none" or tokens_of is not None
     if rerank == "maxsim" and not has_tokens:

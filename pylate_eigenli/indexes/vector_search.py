@@ -1,7 +1,7 @@
-"""Search among single vectors: candidates of an ANN structure, and a scan of all it does not cover.
+"""Search among single vectors: candidates of an ANN structure, and a scan of the other documents.
 
-Codes are scanned with rounded queries. All that could be among the best, given how far such scores
-may be off, is then scored with the queries themselves.
+A scan compares codes with rounded queries. Documents that may be among the best, given the margin of
+such scores, are then scored with the queries themselves.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class VectorSearch:
     def search(
         self, state: Snapshot, request: SearchRequest, allowed: Allowed = None
     ) -> Iterator[Hits]:
-        """Yield the hits of every query. Documents that it may choose from are always scanned."""
+        """Yield the hits of every query; a subset is always scanned."""
         n_queries = len(request.queries)
         if not state.segments:
             yield from [Hits(np.empty(0, np.int64), np.empty(0, np.float32))] * n_queries
@@ -63,7 +63,7 @@ class VectorSearch:
     def _candidates(
         self, state: Snapshot, codec: VectorCodec, vectors: torch.Tensor, request: SearchRequest
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        """Yield ascending rows and their scores: those of the ANN structure, and all after them."""
+        """Yield ascending rows and their scores: candidates of the ANN structure, then of the scan."""
         scanned_from, found = 0, [np.empty(0, np.int64)] * len(vectors)
         if not request.exact:
             wanted = max(request.depth, request.n_candidates)
