@@ -134,5 +134,5 @@ def check_positive(*, or_none: bool = False, **values: object) -> None:
     for name, value in values.items():
         if value is None and or_none:
             continue
-        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 1:
+        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
             raise ValueError(f"{name} must be a positive integer, got {value!r}")

@@ -136,9 +136,9 @@ def _scores(
 def _scores_of_rows(queries: Queries, subspaces: Subspaces) -> NDArray[np.float32]:
     """Return the scores of subspaces by the definition: packed, those of large d need too much."""
     scores = torch.stack([subspaces.contributions(query).sum(1) for query in queries.tokens])
-    if queries.against is not None and queries.shares is not None:
+    if queries.background is not None and queries.shares is not None:
         masses = torch.stack([query.square().sum() for query in queries.tokens]) * queries.shares
-        scores -= torch.outer(masses, subspaces.contributions(queries.against).sum(1))
+        scores -= torch.outer(masses, subspaces.contributions(queries.background).sum(1))
     return scores.numpy()
 
 

@@ -135,7 +135,7 @@ class ExactSearch:
                 best = finalists(of_chosen, margin, k)
                 candidates[i] = best if chosen is None else chosen[best]
             for i in chunk:
-                yield self._best(snapshot, tokens[i], queries.against_query(i), candidates[i], k)
+                yield self._best(snapshot, tokens[i], queries.background_of(i), candidates[i], k)
 
     def _screen(
         self, snapshot: Snapshot, queries: Queries
@@ -146,9 +146,9 @@ class ExactSearch:
             return scores, np.zeros(0)
         packed = pack_queries(queries)
         mass = np.array([float(tokens.square().sum()) for tokens in queries.tokens])
-        if queries.against is not None:
+        if queries.background is not None:
             # What may cancel is rounded all the same.
-            mass *= 1 + float(queries.against.square().sum())
+            mass *= 1 + float(queries.background.square().sum())
         margins = _FLOAT_MARGIN * mass
         for start, segment in zip(snapshot.starts.tolist(), snapshot.segments, strict=False):
             target = scores[:, start : start + segment.n_documents]
@@ -179,7 +179,7 @@ class ExactSearch:
     def _best(
         snapshot: Snapshot,
         query: Tensor,
-        against: Tensor | None,
+        background: Tensor | None,
         candidates: NDArray[np.int64],
         k: int,
     ) -> Hits:
@@ -188,7 +188,7 @@ class ExactSearch:
         for segment, local, positions in snapshot.by_segment(candidates):
             bases, floors = columns.bases(segment), columns.floors(segment)
             scores[positions] = subspace_scores(
-                bases, segment.offsets, floors, local, query, against
+                bases, segment.offsets, floors, local, query, background
             )
         return Hits.best(candidates, scores, k)
 
@@ -198,8 +198,8 @@ def _scored(segment: Segment, queries: Queries, packed: Tensor) -> NDArray[np.fl
     bases, offsets, floors = columns.bases(segment), segment.offsets, columns.floors(segment)
     n = segment.n_documents
     if len(queries) == 1:  # scored sooner than the documents are packed
-        (query,), against = queries.tokens, queries.against_query(0)
-        return subspace_scores(bases, offsets, floors, np.arange(n), query, against)[None]
+        (query,), background = queries.tokens, queries.background_of(0)
+        return subspace_scores(bases, offsets, floors, np.arange(n), query, background)[None]
     scores = np.empty((len(queries), n), np.float32)
     step = max(1, _BLOCK_BYTES // (4 * packed.shape[1]))
     for begin in range(0, n, step):

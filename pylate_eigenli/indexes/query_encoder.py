@@ -26,7 +26,7 @@ from ..vectors.projection import SVProjection
 from ..vectors.token_transforms import TokenTransforms
 
 _KEY = "pylate_eigenli"
-_PROJECTION, _POWER, _AGAINST = "projection.vectors", "filter.power", "filter.against"
+_PROJECTION, _POWER, _BACKGROUND = "projection.vectors", "filter.power", "filter.against"
 _SPECTRAL = [field.name for field in fields(SpectralSettings)]
 
 
@@ -88,7 +88,7 @@ class QueryEncoder:
         if self.projection is not None:
             kept = self.projection.to_arrays()
             arrays |= {f"{_PROJECTION}.{name}": array for name, array in kept.items()}
-        for name, tensor in ((_POWER, self.filter.power), (_AGAINST, self.filter.against)):
+        for name, tensor in ((_POWER, self.filter.power), (_BACKGROUND, self.filter.background)):
             if tensor is not None:
                 arrays[name] = tensor.numpy()
         settings = asdict(self.transforms.settings)
@@ -118,7 +118,7 @@ class QueryEncoder:
                 TokenTransforms.from_arrays(arrays, settings),
                 QueryFilter(
                     _tensor(arrays, _POWER),
-                    _tensor(arrays, _AGAINST),
+                    _tensor(arrays, _BACKGROUND),
                     facts["share"],
                     facts["by_evidence"],
                 ),

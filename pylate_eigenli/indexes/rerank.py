@@ -55,10 +55,10 @@ class Reranker:
 
     def scores(self, query: int, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of chosen documents for a query. Shape: (documents,), float32."""
-        tokens, against = self._tokens[query], self.queries.against_query(query)
+        tokens, background = self._tokens[query], self.queries.background_of(query)
         if self.by == "eigenli" and columns.has_bases(rows):
             bases, floors = columns.bases(rows), columns.floors(rows)
-            return subspace_scores(bases, rows.offsets, floors, documents, tokens, against)
+            return subspace_scores(bases, rows.offsets, floors, documents, tokens, background)
         if self.by == "maxsim" and columns.has_tokens(rows):
             return maxsim_scores(columns.tokens(rows), rows.offsets, documents, tokens)
         batch = self._documents(rows, documents)

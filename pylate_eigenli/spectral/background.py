@@ -42,13 +42,13 @@ class Queries:
     """Queries with spectral idf and background subtraction applied.
 
     ``plain`` has the original tokens, ``tokens`` those to compare with subspaces. The rows g_i of
-    ``against`` (d, d) are subtracted: the moment of a query loses sum_i g_i g_i' times the mass of
+    ``background`` (d, d) are subtracted: the moment of a query loses sum_i g_i g_i' times the mass of
     the query, sum_i |q_i|^2, times its share in ``shares`` (queries,).
     """
 
     plain: TokenBatch
     tokens: TokenBatch
-    against: Tensor | None = None
+    background: Tensor | None = None
     shares: Tensor | None = None
 
     def __len__(self) -> int:
@@ -64,18 +64,18 @@ class Queries:
         highest = []
         for query, tokens in enumerate(self.tokens):
             moment = tokens.double().mT @ tokens.double()
-            against = self.against_query(query)
-            if against is not None:
-                rows = against.double()
+            background = self.background_of(query)
+            if background is not None:
+                rows = background.double()
                 moment -= torch.trace(moment) * (rows.mT @ rows)
             highest.append(float(torch.linalg.eigvalsh(moment).clamp_min(0).sum()))
         return np.array(highest)
 
-    def against_query(self, query: int) -> Tensor | None:
+    def background_of(self, query: int) -> Tensor | None:
         """Return the rows that one query loses per unit of its mass; None without a background."""
-        if self.against is None or self.shares is None:
+        if self.background is None or self.shares is None:
             return None
-        return self.against * self.shares[query].sqrt()
+        return self.background * self.shares[query].sqrt()
 
     def alone(self, part: slice) -> Queries:
         """Return a query for each of some tokens; its score is the contribution of the token."""
@@ -83,14 +83,14 @@ class Queries:
         offsets = np.arange(len(plain) + 1, dtype=np.int64)
         shares = None if self.shares is None else self.shares[self.tokens.owners[part]]
         return Queries(
-            TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.against, shares
+            TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.background, shares
         )
 
     def chosen(self, queries: list[int]) -> Queries:
         """Return some of the queries."""
         shares = None if self.shares is None else self.shares[queries]
         return Queries(
-            self.plain.chosen(queries), self.tokens.chosen(queries), self.against, shares
+            self.plain.chosen(queries), self.tokens.chosen(queries), self.background, shares
         )
 
 
@@ -98,12 +98,12 @@ class Queries:
 class QueryFilter:
     """Spectral idf and background subtraction for the queries of one collection.
 
-    ``power`` is G^-a (d, d), None for the identity; see :class:`Queries` for ``against``. All
+    ``power`` is G^-a (d, d), None for the identity; see :class:`Queries` for ``background``. All
     queries lose the same share of the background, or, ``by_evidence``, each by its evidence.
     """
 
     power: Tensor | None = None
-    against: Tensor | None = None
+    background: Tensor | None = None
     share: float = 0.0
     by_evidence: bool = False
 
@@ -113,7 +113,7 @@ class QueryFilter:
             # One product per query, so that the rest of a batch does not change its last bits.
             weighed = torch.cat([query @ self.power for query in queries])
             queries = TokenBatch(weighed, queries.offsets)
-        if self.against is None:
+        if self.background is None:
             return Queries(plain, queries)
         shares = torch.full((len(queries),), self.share)
         if self.by_evidence:
@@ -122,7 +122,7 @@ class QueryFilter:
             grams = (query.numpy() @ query.numpy().T for query in queries)
             parts = [shares_by_evidence(torch.from_numpy(gram)[None], self.share) for gram in grams]
             shares = torch.cat(parts)
-        return Queries(plain, queries, self.against, shares)
+        return Queries(plain, queries, self.background, shares)
 
 
 @dataclass(frozen=True)
@@ -171,25 +171,25 @@ class Background:
         """The mean matrix of a document. Shape: (d, d)."""
         return self.total / max(self.documents, 1)
 
-    def query_filter(self, idf: float, background: float, by_evidence: bool = False) -> QueryFilter:
-        """Return the filter for an idf with the exponent a and the share b of the background.
+    def query_filter(self, idf: float, share: float, by_evidence: bool = False) -> QueryFilter:
+        """Return the filter for the exponent a of the idf and the share b of the background.
 
         ``by_evidence``, b is the share of a usual query, and others lose more or less.
         """
         trace = float(np.trace(self.total))
-        if (not idf and not background) or trace <= 0:
+        if (not idf and not share) or trace <= 0:
             return QueryFilter()
         values, vectors = np.linalg.eigh(self.total / trace)
         values = np.maximum(values, _FLOOR)
-        power = against = None
+        power = background = None
         if idf:
             # The symmetric power keeps tokens in their own basis.
             power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
-        if background:
+        if share:
             left = values ** (1 - 2 * idf)
             rows = (vectors * np.sqrt(left / left.sum())).T
-            against = torch.from_numpy(rows).float().contiguous()
-        return QueryFilter(power, against, background, by_evidence)
+            background = torch.from_numpy(rows).float().contiguous()
+        return QueryFilter(power, background, share, by_evidence)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:
