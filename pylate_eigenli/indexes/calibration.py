@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from ..scores.maxsim import maxsim_scores
@@ -135,11 +134,12 @@ def _scores(
 
 def _scores_of_rows(queries: Queries, subspaces: Subspaces) -> NDArray[np.float32]:
     """Return the scores of subspaces by the definition: packed, those of large d need too much."""
-    scores = torch.stack([subspaces.contributions(query).sum(1) for query in queries.tokens])
+    tokens, starts = queries.tokens.tokens, queries.tokens.offsets[:-1]
+    scores = np.add.reduceat(subspaces.contributions(tokens).numpy(), starts, axis=1).T
     if queries.background is not None and queries.shares is not None:
-        masses = torch.stack([query.square().sum() for query in queries.tokens]) * queries.shares
-        scores -= torch.outer(masses, subspaces.contributions(queries.background).sum(1))
-    return scores.numpy()
+        masses = np.add.reduceat(tokens.square().sum(1).numpy(), starts) * queries.shares.numpy()
+        scores -= np.outer(masses, subspaces.contributions(queries.background).sum(1))
+    return np.asarray(scores)
 
 
 def _best(scores: NDArray[np.float32], owners: NDArray[np.int64]) -> list[NDArray[np.int64]]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from benchmarks import synthetic
 from helpers.definition import maxsim
+from helpers.hits import ids, overlap
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError
 from pylate_eigenli.indexes.ann import accelerator
@@ -67,15 +68,6 @@ def make(request, tmp_path, monkeypatch):
     yield make
     for index in opened:
         index.close()
-
-
-def ids(results):
-    return [[hit["id"] for hit in hits] for hits in results]
-
-
-def overlap(found, expected):
-    pairs = zip(ids(found), ids(expected), strict=True)
-    return np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs])
 
 
 def test_a_search_finds_what_a_scan_finds_with_its_scores(make, documents, queries, exact):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.definition import projector, ranking, score, unit_rows
+from helpers.hits import ids
 
 from pylate_eigenli import (
     EigenLIIndex,
@@ -64,10 +65,6 @@ def files(index):
     folder = Store(f"{index.index_folder}/{index.index_name}").path
     others = ("writer.lock", RESERVE_NAME)
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in others}
-
-
-def ids_of(results):
-    return [[hit["id"] for hit in result] for result in results]
 
 
 def assert_are_the_best(result, scores, k, tolerance):
@@ -129,10 +126,10 @@ class TestResults:
         index.add_documents(["c0", "c1"], [one, other])
         assert len(Store(f"{index.index_folder}/index").snapshot.segments) == 3
         expected = [f"{x}{i}" for x, n in (("a", 40), ("b", 12), ("c", 2)) for i in range(0, n, 2)]
-        assert ids_of(index([one[:2]], k=27)) == [expected]
-        assert ids_of(index([one[:2]], k=5)) == [expected[:5]]
+        assert ids(index([one[:2]], k=27)) == [expected]
+        assert ids(index([one[:2]], k=5)) == [expected[:5]]
         index.add_documents("a4", one)
-        assert ids_of(index([one[:2]], k=27)) == [[i for i in expected if i != "a4"] + ["a4"]]
+        assert ids(index([one[:2]], k=27)) == [[i for i in expected if i != "a4"] + ["a4"]]
 
     def test_a_matrix_is_one_query(self, make, documents, queries):
         index = make(k=K).add_documents(range(50), documents)
@@ -166,7 +163,7 @@ class TestResults:
         index.remove_documents(range(50))
         assert index(queries) == [[]] * len(queries)
         index.add_documents("back", documents[0])
-        assert ids_of(index(queries[:1])) == [["back"]]
+        assert ids(index(queries[:1])) == [["back"]]
 
     @pytest.mark.parametrize("k", [0, -1, 2.5, None])
     def test_k_must_be_a_positive_integer(self, make, documents, queries, k):
@@ -221,10 +218,10 @@ class TestSubset:
         assert index(queries, subset=["unknown", "0", 0]) == nothing
 
     def test_integers_are_not_their_digits(self, index, queries):
-        assert ids_of(index(queries[:1], subset=[7, "9"])) == [[7]]
+        assert ids(index(queries[:1], subset=[7, "9"])) == [[7]]
 
     def test_repeated_ids_are_found_once(self, index, queries):
-        assert ids_of(index(queries[:1], subset=[7, 7, 7])) == [[7]]
+        assert ids(index(queries[:1], subset=[7, 7, 7])) == [[7]]
 
     def test_arrays_and_tuples_will_do(self, index, queries, everything):
         expected = self.filtered(everything, [[1, 3, 5]] * 7)
@@ -283,7 +280,7 @@ class TestIds:
         assert all(document_id in index for document_id in self.IDS)
         assert 2 not in index
         assert "-7" not in index
-        (found,) = ids_of(index(queries[:1]))
+        (found,) = ids(index(queries[:1]))
         assert set(found) == set(self.IDS)
         assert {type(i) for i in found} == {str, int}
 
@@ -295,7 +292,7 @@ class TestIds:
     def test_numpy_ids_become_plain_ones(self, make, documents, queries):
         index = make(k=K).add_documents(np.arange(4), documents[:4])
         index.add_documents(np.array(["x", "y"]), documents[4:6])
-        (found,) = ids_of(index(queries[:1]))
+        (found,) = ids(index(queries[:1]))
         assert {type(i) for i in found} == {str, int}
         assert set(found) == {0, 1, 2, 3, "x", "y"}
 
@@ -761,7 +758,7 @@ class TestPyLate:
         assert retriever.retrieve(queries_embeddings=queries, k=7) == index(queries, k=7)
         assert retriever.retrieve(queries_embeddings=queries[0], k=3) == index(queries[0], k=3)
         subset = [1, 2, 3]
-        assert ids_of(retriever.retrieve(queries_embeddings=queries, k=7, subset=subset)) == ids_of(
+        assert ids(retriever.retrieve(queries_embeddings=queries, k=7, subset=subset)) == ids(
             index(queries, k=7, subset=subset)
         )
 
