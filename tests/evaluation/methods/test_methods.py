@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pylate_eigenli import EigenLIIndex, EigenLISVIndex
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TokenProjection
 from pylate_eigenli.evaluation.baselines import Muvera, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation.methods import FAMILIES, Method, expand, parse
 from pylate_eigenli.scores.maxsim import maxsim_scores
@@ -46,7 +46,7 @@ SINGLE = [
     f"lemur:{SMALL}",
     f"lemur-elm:dtype=int4,{SMALL}",
 ]
-STREAMED = [*SCANNED, *SINGLE, *INDEXES]
+STREAMED = [*SCANNED, *SINGLE, *INDEXES, "eigenli-sv-8:preset=plus,token_dim=12"]
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +239,22 @@ class TestSingleVectors:
         assert not np.allclose(found[1], plain.scores)
 
 
+def test_tokens_are_projected_by_the_first_documents(items, queries, tmp_path):
+    method = built("eigenli-sv-4:preset=plus,token_dim=12", items, tmp_path / "method", (0, 40, 70))
+    floats = [np.float32(item) for item in items]
+    index = EigenLISVIndex(
+        str(tmp_path / "index"),
+        k=4,
+        preset="plus",
+        token_projection=TokenProjection.fit(floats[:40], 12),
+        show_progress=False,
+    )
+    index.add_documents([str(i) for i in range(40)], floats[:40])
+    index.add_documents([str(i) for i in range(40, 70)], floats[40:])
+    for hits, expected in zip(method.search(queries, 9), index(list(queries), k=9), strict=True):
+        np.testing.assert_allclose(hits.scores, [hit["score"] for hit in expected], rtol=1e-5)
+
+
 class TestLimits:
     def test_no_more_candidates_are_looked_at_than_the_index_would(self, items, queries, tmp_path):
         method = built("eigenli-sv-8:rerank=maxsim,n_candidates=20", items, tmp_path)
@@ -323,6 +339,7 @@ class TestNames:
             "lemur-elm:n_candidates=0",
             "eigenli-8:dtype=int3",
             "eigenli-sv-8:rerank=bm25",
+            "eigenli-sv-8:token_dim=0",
         ],
     )
     def test_bad_options_are_named_with_their_method_before_anything_is_built(self, name):
