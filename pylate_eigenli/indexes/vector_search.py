@@ -54,7 +54,7 @@ class VectorSearch:
         if allowed is None:
             candidates = self._candidates(state, codec, vectors, request)
         else:
-            candidates = zip(allowed, vectors.split(1), strict=True)
+            candidates = ((rows, vectors[i : i + 1]) for i, rows in enumerate(allowed))
         for i, (rows, vector) in enumerate(candidates):
             rows, scores = _scored(state, codec, rows, vector, request.depth)
             hits = Hits.best(rows, scores + encoded.constants[i], request.depth)

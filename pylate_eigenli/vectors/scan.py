@@ -134,7 +134,7 @@ def _planes(levels: NDArray[np.int32], bits: int, width: int) -> NDArray[np.uint
     padded.reshape(-1)[: len(levels)] = levels
     # By the bits of a byte, lowest first: those of its first dimension, of its second, and so on.
     weights = (padded[:, None, :] << np.arange(bits, dtype=np.int32)[:, None]).reshape(8, width)
-    count = _plane_levels(bits) + bits
+    count = int(np.abs(weights).max(initial=1)).bit_length() + 1
     planes = np.zeros((count, -(-width // BYTES) * BYTES), np.uint8)
     for r in range(count):
         planes[r, :width] = np.packbits((weights >> r) & 1, axis=0, bitorder="little")[0]
@@ -207,18 +207,27 @@ def _scan_bytes(
 
 
 def scan(
-    values: NDArray[np.uint8], scales: NDArray[np.float32], bits: int, queries: NDArray[np.float32]
+    values: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    bits: int,
+    queries: NDArray[np.float32],
+    levels: int | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return approximate scores of codes for queries (m, D), and how far each query's may be off.
 
     Codes are those of :class:`pylate_eigenli.vectors.quantization.Codes`: values (n, bytes) and
-    scales (n,). Shapes of the results: (m, n), float32, and (m,).
+    scales (n,). ``levels`` are the bits of a rounded query, besides the sign, if bits are counted:
+    fewer are faster and less precise. Shapes of the results: (m, n), float32, and (m,).
     """
     by_bytes = bits == 8 or len(queries) >= _FEW_QUERIES
-    rounded = RoundedQueries.of(queries, _BYTE_LEVELS if by_bytes else _plane_levels(bits))
+    if by_bytes:
+        levels = _BYTE_LEVELS
+    rounded = RoundedQueries.of(queries, levels or _plane_levels(bits))
     out = np.empty((len(queries), len(values)), np.float32)
-    if out.size:
-        (_scan_bytes if by_bytes else _scan_bits)(values, scales, bits, rounded, out)
+    if out.size and by_bytes:
+        _scan_bytes(values, scales, bits, rounded, out)
+    elif out.size:
+        _scan_bits(values, scales, bits, rounded, out)
     # No vector is longer than one of largest entries.
     longest = ((1 << bits) - 1) / 2 * np.sqrt(queries.shape[1]) * float(scales.max(initial=0))
     return out, rounded.errors.astype(np.float64) * longest

@@ -36,7 +36,7 @@ def test_unknown_options_are_named(name: str):
         ("voyager", {"M": 2.5}),
         ("voyager", {"ef_construction": 0}),
         ("voyager", {"ef_search": -1}),
-        ("sketch", {"bits": 100}),
+        ("sketch", {"directions": 100}),
         ("sketch", {"candidates": 0}),
         ("faiss", {"nprobe": 0}),
         ("faiss", {"ef_search": "many"}),
