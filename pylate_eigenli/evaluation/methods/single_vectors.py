@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...spectral.settings import check_choice
+from ...errors import check_choice
 from ...tokens import TokenBatch, offsets_of
 from ...vectors.quantization import VECTOR_DTYPES, StoredVectors, VectorDtype
 from ...vectors.row_scores import maxsim_scores
