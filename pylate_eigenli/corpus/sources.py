@@ -18,7 +18,7 @@ from typing import Any
 from .document import Document, valid
 from .passages import Cut
 from .readers import READERS, opened, suffix_of
-from .records import LINE_BYTES, RECORDS, Fields, read_records
+from .records import RECORD_BYTES, RECORDS, Fields, read_records
 from .sandbox import read_texts
 
 BEIR_CORPUS = "corpus.jsonl"
@@ -146,7 +146,7 @@ def open_source(source: str | Path, fields: Fields | None = None) -> Source:
 
 def _lines(path: Path) -> int:
     with path.open("rb") as file:
-        return sum(1 for line in iter(partial(file.readline, LINE_BYTES), b"") if line.strip())
+        return sum(1 for line in iter(partial(file.readline, RECORD_BYTES), b"") if line.strip())
 
 
 def _stdin(fields: Fields) -> Iterator[Part]:
@@ -180,13 +180,14 @@ def visible_files(
                 lines.append(f"{_named(path)} is a link to a folder; index the folder itself")
         for path in (Path(parent, name) for name in names if not name.startswith(".")):
             suffix = suffix_of(path)
-            if suffix in known and path.is_file():
-                files.append(path)
-            elif suffix in known:
-                why = "is a link to nothing" if not path.exists() else "is no regular file"
-                lines.append(f"{_named(path)} {why}")
-            else:
+            if suffix not in known:
                 others[_named(Path(suffix)) if suffix else "no suffix"] += 1
+            elif os.path.isfile(path):  # Path.is_file raises an error where it may not look
+                files.append(path)
+            else:
+                nothing = path.is_symlink() and not path.exists()
+                why = "is a link to nothing" if nothing else "is not a file"
+                lines.append(f"{_named(path)} {why}")
     if others:
         kinds = ", ".join(f"{kind} ({n:,})" for kind, n in others.most_common(_NAMED_KINDS))
         more = ", ..." if len(others) > _NAMED_KINDS else ""
