@@ -16,6 +16,9 @@ are the paper's, and a second table has our numbers, the paper's, and the differ
 Token embeddings are computed once and kept in the cache. The cache may also hold embeddings made
 elsewhere, which are used as they are: ``NAME_COLLECTION_docs.npz`` and ``NAME_COLLECTION_queries.npz``, each with the arrays
 ``tokens`` (float16), ``offsets`` and ``ids``. Results are kept in OUT and not measured again.
+
+Methods with ``fit_queries=true`` learn from the queries, without judgements; or, if there is such a
+file, from those of ``NAME_COLLECTION_sample.npz``, for instance documents encoded as queries.
 """
 
 from __future__ import annotations
@@ -118,10 +121,17 @@ def results_of(
                 partial(_tokens, path, texts)
                 for path, texts in zip(paths, (collection.corpus, collection.queries), strict=True)
             )
-            key = [f"{path}, {path.stat().st_mtime_ns}" for path in paths]
-            specs = map(parse, methods)
+            sample = options.cache / f"{name}_{collection.name}_sample.npz"
+            paths += [sample] if sample.exists() else []
             results += run.evaluate_once(
-                specs, name, collection, documents, queries, options.out, key=key
+                map(parse, methods),
+                name,
+                collection,
+                documents,
+                queries,
+                options.out,
+                key=[f"{path}, {path.stat().st_mtime_ns}" for path in paths],
+                sample=partial(_tokens, sample) if sample.exists() else None,
             )
             continue
         model = model or load_model(folder, **options.encoding)
@@ -138,11 +148,12 @@ def results_of(
     return results
 
 
-def _tokens(path: Path, texts: Iterable[str]) -> TokenFile:
-    """Return the embeddings of texts by their ids, in the order of the collection."""
+def _tokens(path: Path, texts: Iterable[str] | None = None) -> TokenFile:
+    """Return the embeddings of texts by their ids, in the order of the collection; or all."""
     with np.load(path) as file:
         tokens, offsets, ids = file["tokens"], file["offsets"], file["ids"]
     rows = {str(i): row for row, i in enumerate(ids.tolist())}
+    texts = rows if texts is None else texts
     missing = [i for i in texts if i not in rows]
     if missing:
         raise ValueError(f"{path} has no embeddings of {missing[0]!r}: remove it, or make it again")
