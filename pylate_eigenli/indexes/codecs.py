@@ -22,11 +22,11 @@ from ..tokens import TokenBatch, offsets_of
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_subspaces, packed_dim
 from ..vectors.projection import SVProjection, TokenProjection
-from ..vectors.quantization import Approximation
+from ..vectors.quantization import Approximation, StoredVectors
 from . import columns
 from .agreement import DOCUMENTS, ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, spread
 from .calibration import Calibration, calibrate
-from .columns import Rows
+from .columns import Part, Rows
 from .facts import AGREEMENT
 from .settings import Settings, SVSettings
 
@@ -243,7 +243,8 @@ class VectorCodec(Codec):
         plain = Queries(runs, self.subspaces.transforms.queries(runs))
         queries = torch.from_numpy(self.encoder.encode_queries(plain).vectors)
         chosen = np.union1d(spread(len(vectors), DOCUMENTS), owners)
-        coded = torch.from_numpy(self.approximate_scores(documents, chosen, queries).scores)
+        stored = self.stored((documents, chosen))
+        coded = torch.from_numpy(self.approximate_scores(stored, queries).scores)
         agreed = agreement(queries @ vectors[chosen].mT, coded, np.searchsorted(chosen, owners))
         if agreed < ENOUGH:
             warnings.warn(
@@ -258,23 +259,20 @@ class VectorCodec(Codec):
         """Return documents with vectors (n, width) as the index stores them."""
         return columns.with_vectors(documents, self.encoder.stored(vectors, self.settings.dtype))
 
+    def stored(self, *parts: Part) -> StoredVectors:
+        """Return the vectors that the index searches, as they are stored, of at least one part."""
+        return columns.vectors(parts, self.settings.dtype, self.encoder.width)
+
     def read(self, rows: Rows, chosen: NDArray[np.int64]) -> Tensor:
         """Return the vectors that the index searches, centred or projected. Shape: (n, width)."""
-        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
-        return stored.decode(self.encoder.axis, self.encoder.mean_row)
+        return self.stored((rows, chosen)).decode(self.encoder.axis, self.encoder.mean_row)
 
-    def scores(
-        self, rows: Rows, chosen: slice | NDArray[np.int64], queries: Tensor
-    ) -> NDArray[np.float32]:
-        """Return the inner products of queries (m, width) with such vectors. Shape: (m, chosen)."""
-        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
+    def scores(self, stored: StoredVectors, queries: Tensor) -> NDArray[np.float32]:
+        """Return the inner products of queries (m, width) with vectors. Shape: (m, n)."""
         return stored.scores(queries, self.encoder.axis, self.encoder.mean_row)
 
-    def approximate_scores(
-        self, rows: Rows, chosen: slice | NDArray[np.int64], queries: Tensor
-    ) -> Approximation:
+    def approximate_scores(self, stored: StoredVectors, queries: Tensor) -> Approximation:
         """Return what :meth:`scores` returns, faster, and how far it may be off."""
-        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
         return stored.approximate_scores(queries, self.encoder.axis, self.encoder.mean_row)
 
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:

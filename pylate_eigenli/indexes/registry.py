@@ -12,9 +12,11 @@ from typing import Any
 
 from ..errors import require
 
-ANN = {"faiss": "FaissBackend", "voyager": "VoyagerBackend"}
+ANN = {"faiss": "FaissBackend", "sketch": "SketchBackend", "voyager": "VoyagerBackend"}
 DATABASES = {"milvus": "MilvusDatabase", "qdrant": "QdrantDatabase"}
 """The classes of backends, by name."""
+BUILT_IN = frozenset({"exact", "sketch"})
+"""Backends that need no library."""
 _LIBRARIES = {"milvus": "pymilvus", "qdrant": "qdrant_client"}  # others are named as the backend
 
 

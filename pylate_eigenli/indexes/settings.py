@@ -20,7 +20,7 @@ from ..spectral.settings import (
 from ..spectral.subspace import ShortDocuments
 from ..vectors.quantization import VECTOR_DTYPES, VectorDtype
 from ..vectors.rows import ROW_DTYPES, RowDtype
-from .registry import ANN, DATABASES, library, options_of, type_of
+from .registry import ANN, BUILT_IN, DATABASES, library, options_of, type_of
 
 KeepTokens = Literal["none", "float16", "int8"]
 Kept = Literal["tokens", "bases"]
@@ -111,6 +111,7 @@ class SVSettings(_IndexSettings):
             )
         if self.backend != "exact":
             options_of(self.backend, self.backend_options)
+        if self.backend not in BUILT_IN:
             library(self.backend)
 
     @property

@@ -13,6 +13,7 @@ from helpers.hits import ids, overlap
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, UnknownDocumentError
 from pylate_eigenli.indexes.ann import accelerator
+from pylate_eigenli.indexes.ann.sketch import SketchBackend
 
 D, K, N = 24, 6, 120
 LIBRARIES = {
@@ -42,12 +43,13 @@ def exact(documents, queries, tmp_path_factory):
     return index(queries, k=10)
 
 
-@pytest.fixture(params=["exact", "voyager", "faiss", "milvus", "qdrant", "milvus server"])
+@pytest.fixture(params=["exact", "sketch", "voyager", "faiss", "milvus", "qdrant", "milvus server"])
 def make(request, tmp_path, monkeypatch):
     """Make the index of this test, or open it again."""
     # Small collections would be scanned: let the ANN structures grow from the first document on.
     monkeypatch.setattr(accelerator, "_PENDING_DOCUMENTS", 1)
     monkeypatch.setattr(accelerator, "_PENDING_SHARE", 0.0)
+    monkeypatch.setattr(SketchBackend, "fewest", 1)
     backend = request.param.split()[0]
     if backend in LIBRARIES:
         pytest.importorskip(LIBRARIES[backend])

@@ -35,7 +35,7 @@ def parse(name: str) -> Spec:
     >>> parse("wart-8")
     Traceback (most recent call last):
         ...
-    ValueError: unknown method 'wart-8': expected full, ward-<k>, kmeans-<k>, muvera, muvera-centered, lemur, lemur-elm, eigenli-<k>, eigenli-sv-<k>, faiss-pq, plaid, warp, tachiom or voyager
+    ValueError: unknown method 'wart-8': expected full, numkong, ward-<k>, kmeans-<k>, muvera, muvera-centered, lemur, lemur-elm, eigenli-<k>, eigenli-sv-<k>, faiss-pq, plaid, warp, tachiom or voyager
     """
     plain, _, options = name.partition(":")
     budgeted = re.fullmatch(r"(.+)-([1-9][0-9]*)", plain)

@@ -60,6 +60,7 @@ class FaissBackend:
     """Vectors in a faiss index."""
 
     options_type: ClassVar[type] = FaissOptions
+    fewest: ClassVar[int] = 0
 
     def __init__(self, dim: int, size: int, options: FaissOptions) -> None:
         self.dim = dim
@@ -103,6 +104,9 @@ class FaissBackend:
             return 0
         lists = self._faiss.try_extract_index_ivf(self._index)
         return max(_SAMPLE, _SAMPLE_PER_CENTROID * (lists.nlist if lists else 0))
+
+    def shortlist(self, k: int) -> int:
+        return k
 
     def outgrown(self, size: int) -> bool:
         return self.options.factory is None and default_factory(size) != self._factory

@@ -95,6 +95,7 @@ class VoyagerBackend:
     """Vectors in a Voyager graph."""
 
     options_type: ClassVar[type] = VoyagerOptions
+    fewest: ClassVar[int] = 0
     sample_size = 0
 
     def __init__(self, dim: int, size: int, options: VoyagerOptions) -> None:
@@ -134,6 +135,9 @@ class VoyagerBackend:
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         check_vectors(vectors, self.dim)
+
+    def shortlist(self, k: int) -> int:
+        return k
 
     def outgrown(self, size: int) -> bool:
         return False
