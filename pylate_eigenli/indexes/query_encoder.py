@@ -27,6 +27,7 @@ from ..vectors.token_transforms import TokenTransforms
 
 _KEY = "pylate_eigenli"
 _PROJECTION, _POWER, _BACKGROUND = "projection.vectors", "filter.power", "filter.against"
+_MAX_DIM = 1 << 20  # of tokens; those of models have a few hundred or thousand
 _SPECTRAL = [field.name for field in fields(SpectralSettings)]
 
 
@@ -113,8 +114,8 @@ class QueryEncoder:
                 facts = json.loads(file.metadata()[_KEY])
             settings = SpectralSettings(**facts["settings"])
             kept = named(arrays, _PROJECTION)
-            return cls(
-                facts["dim"],
+            encoder = cls(
+                _checked_dim(facts["dim"]),
                 TokenTransforms.from_arrays(arrays, settings),
                 QueryFilter(
                     _tensor(arrays, _POWER),
@@ -124,13 +125,28 @@ class QueryEncoder:
                 ),
                 SVProjection.from_arrays(kept) if kept else None,
             )
-        except (SafetensorError, LookupError, TypeError, ValueError) as error:
+            encoder._check()
+        except (SafetensorError, LookupError, TypeError, ValueError, ArithmeticError,
+                RuntimeError, MemoryError) as error:  # fmt: skip
             raise IndexFormatError(f"{path} has no recipe for queries: {error}") from error
+        return encoder
+
+    def _check(self) -> None:
+        """Encode a query, to find out whether all parts fit together."""
+        query = np.random.default_rng(0).standard_normal((1, 8, self.dim), np.float32)
+        if not np.isfinite(self(query).vectors).all():
+            raise ValueError("it gives vectors that are not finite")
 
 
 def collected(embeddings: Any, dim: int | None) -> TokenBatch:
     """Return the tokens of queries, given in any form."""
     return collect(embeddings, dim=dim, device="cpu", names="query", longest=LONGEST_QUERY_TOKEN)
+
+
+def _checked_dim(dim: object) -> int:
+    if type(dim) is int and 0 < dim <= _MAX_DIM:
+        return dim
+    raise ValueError(f"tokens of {dim!r:.40} dimensions")
 
 
 def _tensor(arrays: Mapping[str, Any], name: str) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -80,7 +81,7 @@ class LazyEncoder(Encoder, Generic[ModelT]):
 
     def __init__(self, name: str) -> None:
         # An absolute path means the same in every working folder.
-        self.name = str(Path(name).resolve()) if Path(name).is_dir() else name
+        self.name = str(Path(name).resolve()) if is_folder(name) else name
         # A fast tokenizer fails if two threads use it at once.
         self._in_use = threading.RLock()
 
@@ -102,6 +103,17 @@ class LazyEncoder(Encoder, Generic[ModelT]):
         return fingerprint_of(self.name)
 
 
+def is_folder(name: str) -> bool:
+    """Return whether a model is a folder; the name may be any text, as an index may hold it.
+
+    Examples
+    --------
+    >>> is_folder("/"), is_folder("nobody/colbert"), is_folder("\\0" * 9999)
+    (True, False, False)
+    """
+    return os.path.isdir(name)  # Path.is_dir raises errors for names that no file can have
+
+
 def is_gone(name: str) -> bool:
     """Return whether a model was a folder that no longer exists."""
-    return Path(name).is_absolute() and not Path(name).is_dir()
+    return Path(name).is_absolute() and not is_folder(name)

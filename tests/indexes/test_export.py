@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from helpers.definition import unit_rows
 from hypothesis import given, settings
@@ -148,6 +149,36 @@ class TestQueries:
         for wrong in (path, tmp_path / "v.ids.json"):
             with pytest.raises(IndexFormatError, match="has no recipe for queries"):
                 QueryEncoder.load(wrong)
+
+    @pytest.mark.parametrize(
+        "options", [{"preset": "plus"}, {"idf": 0.4, "background": 0.5}], ids=str
+    )
+    def test_a_forged_recipe_is_refused_when_it_is_loaded(self, tmp_path, options):
+        index = EigenLIIndex(str(tmp_path), k=K, show_progress=False, **options)
+        recipe = index.add_documents(range(60), texts(60, 3)).query_encoder().to_bytes()
+        arrays, forged = safetensors.numpy.load(recipe), tmp_path / "forged.safetensors"
+        length = int.from_bytes(recipe[:8], "little")
+        facts = json.loads(json.loads(recipe[8 : 8 + length])["__metadata__"]["pylate_eigenli"])
+
+        def refuse(arrays, **changed):
+            metadata = {"pylate_eigenli": json.dumps({**facts, **changed})}
+            forged.write_bytes(safetensors.numpy.save(arrays, metadata))
+            with pytest.raises(IndexFormatError, match=r"forged.safetensors has no recipe"):
+                QueryEncoder.load(forged)
+
+        for name in [name for name in arrays if name.startswith("filter")]:
+            for change in (
+                lambda a: a[:, :-1],
+                lambda a: a.reshape(1, -1),
+                lambda a: a.astype(np.int64),
+                lambda a: a * np.float32(np.nan),
+                lambda a: np.zeros((0, 0), np.float32),
+            ):
+                refuse({**arrays, name: np.ascontiguousarray(change(arrays[name]))})
+        for dim in (None, True, 0, -1, 2**62, 0.5, "8", [D], D + 1):
+            refuse(arrays, dim=dim)
+        for share in (None, 10**30, -1e308, float("nan")):
+            refuse(arrays, share=share)
 
     @pytest.mark.parametrize("index_type", [EigenLIIndex, EigenLISVIndex])
     def test_inner_products_with_queries_are_the_scores_of_the_index(self, tmp_path, index_type):

@@ -91,8 +91,8 @@ class Lemur:
     show_progress: bool = True
 
     def __post_init__(self) -> None:
-        names = ("features", "epochs", "documents", "learning_tokens", "sample_tokens")
-        check_positive(**{name: getattr(self, name) for name in names})
+        counts = ("features", "epochs", "documents", "learning_tokens", "sample_tokens")
+        check_positive(**{name: getattr(self, name) for name in counts})
 
     def fit(self, documents: TokenBatch, queries: TokenBatch | None = None) -> LemurEncoder:
         """Learn from documents, and from tokens of queries if a sample of them is given.
