@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ...errors import check_positive
 from ...indexes.ann.faiss import FaissBackend, FaissOptions
 from ...indexes.eigenli import EigenLIIndex
 from ...indexes.settings import SpectralOptions
@@ -81,8 +82,7 @@ class TokenProjected(IndexMethod):
         self, make: Callable[[TokenProjection | None], EigenLISVIndex], dim: int, **options: Any
     ) -> None:
         super().__init__(make(None), **options)
-        if not isinstance(dim, int) or dim < 1:
-            raise ValueError(f"token_dim must be a positive integer, got {dim!r}")
+        check_positive(token_dim=dim)
         self._make, self._dim = make, dim
 
     def add(self, documents: TokenBatch) -> None:

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...errors import check_choice
+from ...errors import check_choice, check_positive
 from ...tokens import TokenBatch, offsets_of
 from ...vectors.quantization import VECTOR_DTYPES, StoredVectors, VectorDtype
 from ...vectors.row_scores import maxsim_scores
@@ -85,8 +85,7 @@ class SingleVectors(Method):
     ) -> None:
         check_choice("dtype", dtype, VECTOR_DTYPES)
         check_choice("rerank", rerank, ("none", "maxsim"))
-        if n_candidates < 1:
-            raise ValueError(f"n_candidates must be positive, got {n_candidates}")
+        check_positive(n_candidates=n_candidates)
         self._stored = StoredTokens(folder)
         self._fit, self._dtype = fit, dtype
         self._reranks, self._candidates = rerank == "maxsim", n_candidates
