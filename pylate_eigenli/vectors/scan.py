@@ -35,7 +35,6 @@ from ..spectral.kernels.simd import (
 )
 from ..spectral.kernels.threads import for_ranges
 
-_BYTE_LEVELS = 15  # bits of a rounded query, besides the sign, if codes are multiplied
 _FEW_QUERIES = 4  # so few are compared with bits sooner than bits become bytes
 _TASK_BYTES = 2 << 20  # less than that is read sooner than another thread wakes
 _BLOCK_BYTES = 1 << 17  # of codes that stay in the cache while all queries are compared with them
@@ -128,6 +127,14 @@ def _plane_levels(bits: int) -> int:
     return 8 + bits // 2
 
 
+def _byte_levels(bits: int) -> int:
+    """Return the bits of a rounded query, besides the sign, if codes are multiplied as bytes.
+
+    One byte of them is as precise as :func:`_plane_levels`, and two are for codes that need more.
+    """
+    return 7 if bits == 1 else 15
+
+
 def _planes(levels: NDArray[np.int32], bits: int, width: int) -> NDArray[np.uint8]:
     """Return the planes of one rounded query (D,). Shape: (planes, bytes)."""
     padded = np.zeros((8 // bits, width), np.int32)
@@ -184,10 +191,13 @@ def _scan_bytes(
     n, width = values.shape
     parts, mask, middle = 8 // bits, (1 << bits) - 1, ((1 << bits) - 1) / 2
     m = len(rounded.levels)
-    # Both bytes of queries moved to positive numbers, and ones: what the moving adds is taken off.
+    # Queries moved to positive numbers, byte by byte, and ones: what the moving adds is taken off.
+    levels = _byte_levels(bits)
+    n_bytes = (levels + 1) // 8
     moved = np.zeros((m, parts * width), np.uint16)
-    moved[:, : rounded.levels.shape[1]] = rounded.levels + (1 << _BYTE_LEVELS)
-    columns = np.concatenate([moved & 255, moved >> 8, np.ones_like(moved[:1])]).astype(np.uint8)
+    moved[:, : rounded.levels.shape[1]] = rounded.levels + (1 << levels)
+    split = [(moved >> (8 * byte)) & 255 for byte in range(n_bytes)]
+    columns = np.concatenate([*split, np.ones_like(moved[:1])]).astype(np.uint8)
     packed = [
         numkong.dots_pack(np.ascontiguousarray(part), dtype="uint8")
         for part in np.split(columns, parts, axis=1)
@@ -195,12 +205,13 @@ def _scan_bytes(
     constants = middle * rounded.levels.sum(1, dtype=np.int64)
 
     def task(part: slice) -> None:
-        products = np.zeros((part.stop - part.start, 2 * m + 1), np.int64)
+        products = np.zeros((part.stop - part.start, len(columns)), np.int64)
         for i, queries in enumerate(packed):
             numbers = values[part] if bits == 8 else (values[part] >> (i * bits)) & mask
             products += numkong.dots_packed(numbers, queries)
-        sums = products[:, :m] + (products[:, m : 2 * m] << 8)
-        sums -= products[:, 2 * m :] << _BYTE_LEVELS
+        sums = products[:, :m] - (products[:, -1:] << levels)
+        for byte in range(1, n_bytes):
+            sums += products[:, byte * m : (byte + 1) * m] << (8 * byte)
         out[:, part] = ((sums - constants) * rounded.steps * scales[part, None]).T
 
     for_ranges(task, n, max(1, (_TASK_BYTES if bits == 8 else _BLOCK_BYTES) // width))
@@ -216,12 +227,12 @@ def scan(
     """Return approximate scores of codes for queries (m, D), and how far each query's may be off.
 
     Codes are those of :class:`pylate_eigenli.vectors.quantization.Codes`: values (n, bytes) and
-    scales (n,). ``levels`` are the bits of a rounded query, besides the sign, if bits are counted:
-    fewer are faster and less precise. Shapes of the results: (m, n), float32, and (m,).
+    scales (n,). With ``levels``, bits are counted for queries of so many bits besides the sign: fewer
+    are faster and less precise. Shapes of the results: (m, n), float32, and (m,).
     """
-    by_bytes = bits == 8 or len(queries) >= _FEW_QUERIES
+    by_bytes = bits == 8 or (levels is None and len(queries) >= _FEW_QUERIES)
     if by_bytes:
-        levels = _BYTE_LEVELS
+        levels = _byte_levels(bits)
     rounded = RoundedQueries.of(queries, levels or _plane_levels(bits))
     out = np.empty((len(queries), len(values)), np.float32)
     if out.size and by_bytes:
