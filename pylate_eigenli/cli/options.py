@@ -46,8 +46,8 @@ Dtype = Annotated[
 Backend = Annotated[
     str | None,
     typer.Option(
-        help="subspaces (the default), or single vectors searched by exact, voyager or faiss, "
-        "or kept in a vector database, milvus or qdrant: see --uri."
+        help="subspaces (the default), or single vectors searched by exact, sketch (for very "
+        "many), voyager or faiss, or kept in a vector database, milvus or qdrant: see --uri."
     ),
 ]
 Uri = Annotated[
