@@ -12,6 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 from helpers.milvus_server import RealMilvus
+from hypothesis import HealthCheck, settings
+
+# What a machine does besides must not decide whether a test passes.
+settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("any machine")
 
 # The key that signs indexes is not to be made in the home of whoever runs the tests.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="eigenli-state-")

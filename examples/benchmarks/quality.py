@@ -14,7 +14,12 @@ are the paper's, and a second table has our numbers, the paper's, and the differ
         --collections scifact arguana --cache CACHE --ignore-identical-ids arguana
 
 Token embeddings are computed once and kept in the cache. The cache may also hold embeddings made
-elsewhere, which are used as they are: see :mod:`benchmarks.cached_tokens`. Results are kept in OUT and not measured again.
+elsewhere, which are used as they are: see :mod:`benchmarks.cached_tokens`. Results are kept in OUT
+and not measured again.
+
+Methods with ``fit_queries=true`` learn from the queries, without judgements; or, if the cache has
+such a file, from the queries of ``NAME_COLLECTION_sample.npz``, for instance documents encoded as
+queries.
 """
 
 from __future__ import annotations
@@ -112,15 +117,15 @@ def results_of(
     for collection in collections:
         cached = CachedTokens.of(options.cache, name, collection)
         if cached is not None:
-            specs = map(parse, methods)
             results += run.evaluate_once(
-                specs,
+                map(parse, methods),
                 name,
                 collection,
                 cached.documents,
                 cached.queries,
                 options.out,
                 key=cached.key,
+                sample=cached.sample,
             )
             continue
         model = model or load_model(folder, **options.encoding)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import IndexFormatError
-from ..storage.disk import check_file
+from ..storage.disk import check_file, check_no_folder, delete_file
 from . import metadata
 
 FILE_NAME = "texts.sqlite"
@@ -70,7 +70,8 @@ class CatalogueFile:
                 yield connection
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError) and "UTF-8" not in str(error):
-                    raise  # busy, read-only or full: the file itself is sound
+                    # Busy, read-only or full: the file itself is sound.
+                    raise sqlite3.OperationalError(f"{self.path}: {error}") from error
                 raise IndexFormatError(f"{self.path} is damaged: {error}") from error
 
     @contextmanager
@@ -121,13 +122,15 @@ class CatalogueFile:
             with suppress(IndexFormatError), self.connected():
                 pass  # SQLite undoes what a killed process has begun, so one file is all there is
             check_file(self.path)
-            self.path.replace(self.path.with_name(f"{_ASIDE}{generation}"))
+            aside = self.path.with_name(f"{_ASIDE}{generation}")
+            check_no_folder(aside)
+            self.path.replace(aside)
         self._delete_journals()
 
     def _delete_journals(self) -> None:
         """Delete SQLite's other files: those of one catalogue would spoil another."""
         for suffix in _SUFFIXES[1:]:
-            self.path.with_name(FILE_NAME + suffix).unlink(missing_ok=True)
+            delete_file(self.path.with_name(FILE_NAME + suffix))
 
     @property
     def is_set_aside(self) -> bool:
@@ -137,7 +140,9 @@ class CatalogueFile:
     def recover(self, generation: int) -> None:
         """End an override: delete the old catalogue, or put it back if its generation still holds."""
         for path in self.path.parent.glob(f"{_ASIDE}*"):
+            check_file(path)
             if path.name == f"{_ASIDE}{generation}":  # the new one is of a commit that never came
+                check_no_folder(self.path)
                 self._delete_journals()
                 path.replace(self.path)
             else:

@@ -123,11 +123,15 @@ def compact(folder: Path, catalogue: Catalogue) -> None:
 
 def recover(path: str | Path) -> None:
     """Finish an override, or undo it if it failed or was killed before the commit."""
-    catalogue = Catalogue(path)
+    folder, catalogue = Path(path), Catalogue(path)
     if catalogue.file.is_set_aside:
         # If the index is locked, the override is still running.
-        with suppress(IndexLockedError, IndexFormatError), writer_lock(Path(path)):
-            catalogue.file.recover(Manifest.read(Path(path)).generation)
+        with suppress(IndexLockedError), writer_lock(folder):
+            try:
+                generation = Manifest.read(folder).generation
+            except IndexFormatError:  # then nobody knows which of the catalogues holds
+                return
+            catalogue.file.recover(generation)
 
 
 def mark(path: str | Path, generation: int) -> None:
@@ -142,7 +146,10 @@ def verify(path: str | Path) -> list[str]:
 
     The model is not loaded, and a database is not contacted: only files are checked.
     """
-    recover(path)
+    try:
+        recover(path)
+    except IndexFormatError as error:
+        return [str(error)]
     store = Store(path)
     damage = store.verify()
     if damage:  # then nothing can be said about its documents

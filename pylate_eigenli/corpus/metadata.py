@@ -33,6 +33,7 @@ _MATCHING = (
     "SELECT 1 FROM texts WHERE texts.id = held.id AND texts.since > held.since "
     "AND texts.since <= ?)"
 )
+_AT_ONCE = 10_000  # values in a statement: SQLite takes 32,766
 _NAMED = 20  # keys that an error names
 
 
@@ -86,10 +87,11 @@ def matching(connection: sqlite3.Connection, where: Where, generation: int) -> s
         raise TypeError(f'where must be a dictionary such as {{"lang": "en"}}, got {where!r}')
     found: set[str] | None = None
     for name, wanted in where.items():
-        condition, values = _condition(name, wanted)
-        statement = _MATCHING.format(condition=condition)
-        rows = connection.execute(statement, (name, *values, generation, generation))
-        keys = {key for (key,) in rows}
+        keys: set[str] = set()
+        for condition, values in _conditions(name, wanted):
+            statement = _MATCHING.format(condition=condition)
+            rows = connection.execute(statement, (name, *values, generation, generation))
+            keys.update(key for (key,) in rows)
         if not keys:
             _check_known(connection, name)
         found = keys if found is None else found & keys
@@ -108,8 +110,8 @@ def _check_known(connection: sqlite3.Connection, name: str) -> None:
         )
 
 
-def _condition(name: str, wanted: object) -> tuple[str, list[object]]:
-    """Return the SQL of a condition, and its values."""
+def _conditions(name: str, wanted: object) -> list[tuple[str, list[object]]]:
+    """Return the SQL of conditions, of which any will do, with their values."""
     if isinstance(wanted, Mapping):
         if not wanted or not wanted.keys() <= _OPERATORS.keys():
             raise ValueError(
@@ -126,11 +128,13 @@ def _condition(name: str, wanted: object) -> tuple[str, list[object]]:
             + ("= 'text'" if isinstance(bound, str) else "IN ('integer', 'real')")
             for operator, bound in wanted.items()
         ]
-        return " AND ".join(parts), list(wanted.values())
+        return [(" AND ".join(parts), list(wanted.values()))]
     several = list(wanted) if isinstance(wanted, (list, tuple, set, frozenset)) else [wanted]
     for value in several:
         _check(value, f"the condition on {name!r}")
-    return f"value IN ({', '.join('?' * len(several))})", [_stored(value) for value in several]
+    values = [_stored(value) for value in several]
+    parts_of_values = [values[i : i + _AT_ONCE] for i in range(0, len(values), _AT_ONCE)]
+    return [(f"value IN ({', '.join('?' * len(part))})", part) for part in parts_of_values]
 
 
 def _check(value: object, what: str) -> None:

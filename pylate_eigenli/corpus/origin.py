@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..models.default import cache_folder
-from ..models.encoder import Encoder, is_gone
+from ..models.encoder import Encoder, is_folder, is_gone
 from ..storage.trust import is_signed, sign
+
+_OF_THE_HUB = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
 
 
 def origin_of(path: Path, encoder: Encoder) -> dict[str, str]:
@@ -51,8 +53,8 @@ def is_trusted(path: Path, about: Mapping[str, str], runs_code: bool = False) ->
     sentence-transformers imports Python classes from the folder of a model, but not from the Hub.
     """
     name = about.get("model", "")
-    if not runs_code and re.fullmatch(r"[\w.-]+(/[\w.-]+)?", name) and not Path(name).is_dir():
+    if not runs_code and _OF_THE_HUB.fullmatch(name) and not is_folder(name):
         return True
     if is_signed(path, name, about.get("signature")):
         return True
-    return Path(name).resolve().is_relative_to(cache_folder().resolve())
+    return is_folder(name) and Path(name).resolve().is_relative_to(cache_folder().resolve())

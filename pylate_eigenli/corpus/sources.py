@@ -18,7 +18,7 @@ from typing import Any
 from .document import Document, valid
 from .passages import Cut
 from .readers import READERS, opened, suffix_of
-from .records import LINE_BYTES, RECORDS, Fields, read_records
+from .records import RECORD_BYTES, RECORDS, Fields, read_records
 from .sandbox import read_texts
 
 BEIR_CORPUS = "corpus.jsonl"
@@ -139,7 +139,7 @@ def open_source(source: str | Path, fields: Fields | None = None) -> Source:
 
 def _lines(path: Path) -> int:
     with path.open("rb") as file:
-        return sum(1 for line in iter(partial(file.readline, LINE_BYTES), b"") if line.strip())
+        return sum(1 for line in iter(partial(file.readline, RECORD_BYTES), b"") if line.strip())
 
 
 def _stdin(fields: Fields) -> Iterator[Part]:
@@ -173,10 +173,12 @@ def visible_files(
                 lines.append(f"{_named(path)} is a link to a folder; index the folder itself")
         for path in (Path(parent, name) for name in names if not name.startswith(".")):
             suffix = suffix_of(path)
-            if suffix in known and path.is_file():
-                files.append(path)
-            elif suffix not in known:
+            if suffix not in known:
                 others[_named(Path(suffix)) if suffix else "no suffix"] += 1
+            elif path.is_file():
+                files.append(path)
+            else:
+                lines.append(f"{_named(path)} is not a file")
     if others:
         kinds = ", ".join(f"{kind} ({n:,})" for kind, n in others.most_common(_NAMED_KINDS))
         more = ", ..." if len(others) > _NAMED_KINDS else ""

@@ -1,4 +1,4 @@
-"""What a kind of index makes of documents, and how it reads them back."""
+"""Codecs: from documents to columns and back, one for each kind of index."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _WIDEST = 1 << 16  # dimensions of a vector; tokens of 361 have that many
 
 @dataclass(frozen=True)
 class Codec(ABC):
-    """Documents as columns. What it has learnt from the first ones is kept in the collection.
+    """Encodes documents as columns, and decodes these.
 
-    ``calibration`` says how they chose the settings, if they did. The encoder is not centred on any
-    documents if the index does not keep vectors.
+    ``fitted`` tells whether it has learnt from the first documents, ``calibration`` how they have
+    chosen the settings, if they have. The encoder is centred only if the index keeps vectors.
     """
 
     labelled: ClassVar[bool]
@@ -63,12 +63,12 @@ class Codec(ABC):
         return cls(settings, VectorEncoder.from_arrays(arrays, settings), fitted=True)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the collection has to keep, as arrays by name."""
+        """Return what was learnt, as arrays by name for the collection."""
         return self.encoder.to_arrays()
 
     @property
     def subspaces(self) -> SubspaceEncoder:
-        """Makes subspaces of documents, and of queries the tokens to compare with them."""
+        """The part of the encoder that makes subspaces."""
         return self.encoder.subspaces
 
     def dim(self, given: int) -> int:
@@ -105,11 +105,11 @@ class Codec(ABC):
 
     @abstractmethod
     def no_documents(self, dim: int) -> Batch:
-        """Return the columns of no documents; an error if what was learnt does not fit ``dim``."""
+        """Return the columns of no documents; raise an error if the codec does not fit ``dim``."""
 
     @abstractmethod
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
-        """Return the columns of documents, and the codec, fitted to them if it was not yet."""
+        """Return the codec, fitted to the documents if it was not yet, and their columns."""
 
     @abstractmethod
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
@@ -117,7 +117,7 @@ class Codec(ABC):
 
     @abstractmethod
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the sum of the matrices of documents, as they are stored. Shape: (d, d)."""
+        """Return the sum of the matrices of stored documents. Shape: (d, d)."""
 
 
 @dataclass(frozen=True)
@@ -236,10 +236,7 @@ class VectorCodec(Codec):
             )
 
     def measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> Self:
-        """Return the codec with the agreement of its codes with the vectors they stand for.
-
-        Unchanged if there are no codes, or too few documents to tell.
-        """
+        """Return the codec with the agreement of its codes, unless there are too few documents."""
         if not columns.has_codes(documents) or len(vectors) < FEWEST_DOCUMENTS:
             return self
         runs, owners = pseudo_queries(tokens)

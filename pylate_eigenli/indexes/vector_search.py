@@ -1,7 +1,7 @@
-"""Search among single vectors: candidates of an ANN structure, and a scan of all it does not cover.
+"""Search among single vectors: candidates of an ANN structure, and a scan of the other documents.
 
-Codes are scanned with rounded queries. All that could be among the best, given how far such scores
-may be off, is then scored with the queries themselves.
+A scan compares codes with rounded queries. Documents that may be among the best, given the margin of
+such scores, are then scored with the queries themselves.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class VectorSearch:
     def search(
         self, state: Snapshot, request: SearchRequest, allowed: Allowed = None
     ) -> Iterator[Hits]:
-        """Yield the hits of every query. Documents that it may choose from are always scanned."""
+        """Yield the hits of every query; a subset is always scanned."""
         n_queries = len(request.queries)
         if not state.segments:
             yield from [Hits(np.empty(0, np.int64), np.empty(0, np.float32))] * n_queries

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from ..errors import require
-from .encoder import Advance, ignore
+from .encoder import Advance, ignore, is_folder
 from .standard_library import Document, sample, standard_library_documents
 from .text_encoder import encode_in_chunks
 from .text_models import adapted, installed_library, quiet_transformers
@@ -56,7 +56,7 @@ def name_of(name_or_path: str) -> str:
     Indexes record the name, so that they work in other homes and after the cache was cleared.
     """
     path = Path(name_or_path)
-    in_cache = not path.is_dir() or path.parent == cache_folder().resolve()
+    in_cache = not is_folder(name_or_path) or path.parent == cache_folder().resolve()
     return path.name if _NAME.fullmatch(path.name) and in_cache else name_or_path
 
 

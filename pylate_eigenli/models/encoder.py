@@ -1,19 +1,22 @@
-"""Models as indexes use them: queries and documents in, an array of token embeddings each out."""
+"""Models as indexes use them: queries and documents in, token embeddings out."""
 
 from __future__ import annotations
 
+import os
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .fingerprint import fingerprint_of
 
+Embeddings: TypeAlias = list[NDArray[np.float32]]
+"""An array of shape (tokens, d) for each text or image."""
 Advance = Callable[[int], object]
 """Called with the number of documents encoded since the last call."""
 
@@ -54,13 +57,11 @@ class Encoder(Protocol):
     def load(self) -> None:
         """Load the model now rather than at its first use."""
 
-    def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Encode queries. Shape of each: (tokens, d), float32."""
+    def encode_queries(self, queries: Sequence[str]) -> Embeddings:
+        """Encode queries."""
 
-    def encode_documents(
-        self, documents: Sequence[Any], advance: Advance = ignore
-    ) -> list[NDArray[np.float32]]:
-        """Encode documents. Shape of each: (tokens, d), float32."""
+    def encode_documents(self, documents: Sequence[Any], advance: Advance = ignore) -> Embeddings:
+        """Encode documents; ``advance`` is called with the number of encoded ones."""
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
         """Return the token that each row of a query's embeddings belongs to."""
@@ -80,7 +81,7 @@ class LazyEncoder(Encoder, Generic[ModelT]):
 
     def __init__(self, name: str) -> None:
         # An absolute path means the same in every working folder.
-        self.name = str(Path(name).resolve()) if Path(name).is_dir() else name
+        self.name = str(Path(name).resolve()) if is_folder(name) else name
         # A fast tokenizer fails if two threads use it at once.
         self._in_use = threading.RLock()
 
@@ -102,6 +103,17 @@ class LazyEncoder(Encoder, Generic[ModelT]):
         return fingerprint_of(self.name)
 
 
+def is_folder(name: str) -> bool:
+    """Return whether a model is a folder; the name may be any text, as an index may hold it.
+
+    Examples
+    --------
+    >>> is_folder("/"), is_folder("nobody/colbert"), is_folder("\\0" * 9999)
+    (True, False, False)
+    """
+    return os.path.isdir(name)  # Path.is_dir raises errors for names that no file can have
+
+
 def is_gone(name: str) -> bool:
     """Return whether a model was a folder that no longer exists."""
-    return Path(name).is_absolute() and not Path(name).is_dir()
+    return Path(name).is_absolute() and not is_folder(name)

@@ -13,6 +13,7 @@ from fastapi import Depends, FastAPI, HTTPException, Path, Query, Request, Respo
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse
 from fastapi.security import HTTPBearer
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from .. import __version__
 from ..errors import IndexLockedError, UnknownDocumentError
@@ -62,6 +63,15 @@ _MEANINGS = {
     422: "The request is not of the form described here.",
     429: "Too many requests are waiting.",
 }
+
+
+class _Id(PathConvertor):
+    """The id of a document in a path. Starlette's own convertors take no ends of lines."""
+
+    regex = r"[\s\S]*"
+
+
+register_url_convertor("id", _Id())
 
 
 def create_app(
@@ -180,7 +190,7 @@ def create_app(
         """Return the spectra of those documents whose tokens are kept or can be encoded again."""
         return await look(request)
 
-    @app.get("/documents/{id:path}", **guarded)
+    @app.get("/documents/{id:id}", **guarded)
     async def document(
         id: Annotated[str, Path(min_length=1, max_length=1000, description="The id, as a URL.")],
     ) -> DocumentOut:

@@ -14,6 +14,9 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StrictStr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     model_validator,
 )
 from typing_extensions import Self
@@ -56,11 +59,24 @@ def _said(query: str) -> str:
 
 
 QueryText = Annotated[str, Field(min_length=1, max_length=10_000), AfterValidator(_said)]
-Condition = (
+
+
+def _in_one_line(condition: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    """Say what a condition may be, not what is wrong with it as each of the kinds."""
+    try:
+        return check(condition)
+    except ValidationError:
+        raise ValueError(
+            "give a value, a list of 1 to 1,000 values, or bounds by gt, gte, lt and lte"
+        ) from None
+
+
+Condition = Annotated[
     Value
     | Annotated[Items[Value], Field(min_length=1, max_length=1000)]
-    | Annotated[dict[Literal["gt", "gte", "lt", "lte"], Value], Field(min_length=1, max_length=4)]
-)
+    | Annotated[dict[Literal["gt", "gte", "lt", "lte"], Value], Field(min_length=1, max_length=4)],
+    WrapValidator(_in_one_line),
+]
 IncludeText = Annotated[bool, Field(description="Return whole texts, not only snippets.")]
 
 

@@ -46,6 +46,7 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 
 _CHECKSUMS = "crc32"
 _PREFIX_BYTES = 8  # the length of the header, as a little-endian integer
+_MAX_HEADER = 1 << 20  # bytes; a column takes a hundred
 
 # A map does not need its file descriptor, but before Python 3.13 it keeps one open.
 _MAP_OPTIONS: dict[str, Any] = {"access": mmap.ACCESS_READ}
@@ -70,8 +71,10 @@ def write_columns(path: Path, columns: Mapping[str, Array]) -> FileRecord:
     checksums = {name: _crc32(column.data) for name, column in columns.items()}
     # One metadata entry, because safetensors does not fix the order of several.
     payload = safetensors.numpy.save(dict(columns), metadata={_CHECKSUMS: json.dumps(checksums)})
-    write_file(path, payload)
     header_bytes = _PREFIX_BYTES + int.from_bytes(payload[:_PREFIX_BYTES], "little")
+    if header_bytes > _MAX_HEADER:
+        raise ValueError(f"the names of {len(columns):,} columns do not fit into one file")
+    write_file(path, payload)
     return FileRecord(path.name, len(payload), _crc32(memoryview(payload)[:header_bytes]))
 
 
@@ -110,6 +113,8 @@ class ColumnFile:
     def _read_header(self, record: FileRecord) -> dict[str, _Location]:
         length = int.from_bytes(self._map[:_PREFIX_BYTES], "little")
         data_start = _PREFIX_BYTES + length
+        if length > _MAX_HEADER:
+            raise IndexFormatError(f"the header of {self.path} has {length:,} bytes: it is altered")
         if _crc32(self._map[:data_start]) != record.crc32:
             raise IndexFormatError(f"the header of {self.path} is altered: its checksum is wrong")
         try:

@@ -30,8 +30,7 @@ def write_file(path: Path, payload: bytes) -> None:
     Callers use new names only.  What exists is a leftover of a killed writer, or a link that
     somebody has put there.  It is deleted, never written to: another process may have mapped it.
     """
-    with suppress(FileNotFoundError):
-        os.unlink(path)
+    delete_file(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags, 0o666)
     try:
@@ -66,7 +65,25 @@ def check_file(path: Path) -> None:
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(os.lstat(path).st_mode):
-            raise IndexFormatError(f"{path} is not a file; remove it to go on")
+            raise _no_file(path)
+
+
+def delete_file(path: Path) -> None:
+    """Delete what is at ``path``, if anything; raise an ``IndexFormatError`` for a folder."""
+    check_no_folder(path)
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def check_no_folder(path: Path) -> None:
+    """Raise an ``IndexFormatError`` if a folder is where a file is to be written or deleted."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISDIR(os.lstat(path).st_mode):
+            raise _no_file(path)
+
+
+def _no_file(path: Path) -> IndexFormatError:
+    return IndexFormatError(f"{path} is not a file; remove it to go on")
 
 
 def replace_file(path: Path, payload: bytes) -> None:
@@ -76,6 +93,7 @@ def replace_file(path: Path, payload: bytes) -> None:
     that ``payload`` refers to to disk; without it, only the rename might survive a power cut.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    check_no_folder(path)
     write_file(temporary, payload)
     sync_folder(path.parent)
     os.replace(temporary, path)

@@ -26,6 +26,7 @@ FORMAT = "pylate-eigenli-index"
 VERSION = 1
 
 _LARGEST = 2**53  # larger counts are forged, and SQLite has no numbers above 2**63
+_MAX_BYTES = 64 << 20  # of the manifest: an index of terabytes has a few
 
 _SEGMENT_NAME = re.compile(r"segment-\d+\.safetensors")
 _DATA_NAME = re.compile(r"(?:segment-\d+(?:\.dead-\d+)?|collection-\d+)\.safetensors")
@@ -127,7 +128,7 @@ class Manifest:
         path = folder / FILE_NAME
         try:
             with open_file(path) as file:
-                payload = file.read()
+                payload = file.read(_MAX_BYTES + 1)
         except FileNotFoundError:
             lost = sorted(name for name in _names(folder) if _DATA_NAME.fullmatch(name))
             if not lost:
@@ -139,6 +140,8 @@ class Manifest:
                 "override=True"
             ) from None
         try:
+            if len(payload) > _MAX_BYTES:
+                raise ValueError(f"it has more than {_MAX_BYTES >> 20} MB")
             body = json.loads(payload)
             return cls._from_json(_typed(body, dict, "the manifest"))
         except (ValueError, KeyError, TypeError, RecursionError) as error:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
+from ..errors import check_positive
 from ..spectral.sampling import Reservoir
 from ..tokens import TokenBatch, collect, split_items
 
@@ -107,8 +108,7 @@ class SVProjection:
         seed
             Seed of the sample and of the computation.
         """
-        if dim < 1:
-            raise ValueError(f"dim must be positive, got {dim}")
+        check_positive(dim=dim)
         if max_samples < dim:
             raise ValueError(f"dim={dim} directions need max_samples >= {dim}, got {max_samples}")
         batches = iter([vectors] if isinstance(vectors, (Tensor, np.ndarray)) else vectors)
@@ -216,8 +216,7 @@ class TokenProjection:
         dim
             Number of directions to keep, at most d.
         """
-        if dim < 1:
-            raise ValueError(f"dim must be positive, got {dim}")
+        check_positive(dim=dim)
         documents = iter(split_items(documents_embeddings))
         moment: Tensor | None = None
         seen = 0

@@ -153,11 +153,13 @@ class TestFolders:
         (tmp_path / "fine.txt").write_text("fine")
         for name in ("a.png", "b.png", "LICENSE"):
             (tmp_path / name).touch()
+        os.mkfifo(tmp_path / "pipe.txt")
         source = open_source(str(tmp_path))
         parts = list(source.parts(cutter()))
         assert [document.id for part in parts for document in part.documents] == ["fine.txt#1"]
         assert source.unreadable == [
             f"{tmp_path / 'link'} is a link to a folder; index the folder itself",
+            f"{tmp_path / 'pipe.txt'} is not a file",
             "3 files of other types: .png (2), no suffix (1)",
             f"{tmp_path / 'empty.txt'} has no text",
             *(
@@ -274,12 +276,26 @@ class TestJsonLines:
         assert read(tmp_path / "pipe.jsonl") == [Document(1, "sea")] * 3
         writer.join()
 
-    def test_a_line_without_an_end_is_refused_by_its_number(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(records, "LINE_BYTES", 2 << 20)
-        path = tmp_path / "long.jsonl"
-        path.write_text('{"id": 1, "text": "fine"}\n{"id": 2, "text": "' + "x" * (2 << 20))
-        with pytest.raises(ValueError, match=r"long.jsonl, line 2: it has more than 2 MB"):
-            read(path)
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("line.jsonl", '{"id": 1, "text": "fine"}\n{"id": 2, "text": "' + "x" * 3000),
+            ("quotes.csv", 'id,text\n1,fine\n2,"' + "without an end\n" * 200),
+            ("cells.csv", "id,text\n1,fine\n2" + ',"\n"' * 2000),
+        ],
+    )
+    def test_a_record_without_an_end_is_refused(self, name, text, tmp_path, monkeypatch):
+        monkeypatch.setattr(records, "RECORD_BYTES", 2000)
+        (tmp_path / name).write_text(text)
+        parts = iter(open_source(tmp_path / name).parts(cutter()))
+        assert next(parts).documents[0].text == "fine"
+        with pytest.raises(ValueError, match=rf"{name}, line \d+: the record has more than"):
+            next(parts)
+
+    def test_empty_lines_between_records_are_none_of_them(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(records, "RECORD_BYTES", 2000)
+        (tmp_path / "a.jsonl").write_text('{"id": 1, "text": "fine"}\n' + "\n" * 3000)
+        assert read(tmp_path / "a.jsonl") == [Document(1, "fine")]
 
 
 class TestTables:

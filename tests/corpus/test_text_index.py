@@ -521,11 +521,15 @@ class TestVerify:
                 with pytest.raises(IndexFormatError, match=r"texts.sqlite is not a file"):
                     use()
 
-    @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
-    def test_names_what_is_no_file_of_sqlite(self, index, suffix):
-        os.mkfifo(f"{index.catalogue.path}{suffix}")
+    @pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm", ".of-1", ".of-7"])
+    @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+    def test_names_what_is_no_file_of_sqlite(self, index, suffix, make):
+        make(f"{index.catalogue.path}{suffix}")
         (line,) = verify(index.path)
         assert f"texts.sqlite{suffix} is not a file" in line
+        if make is os.mkdir:
+            with pytest.raises(IndexFormatError, match=rf"texts.sqlite{suffix} is not a file"):
+                TextIndex(index.path, override=True).add_documents([Document(1)], [np.eye(8)])
 
     @pytest.mark.parametrize("text", ["", "green"])
     def test_an_index_made_without_texts_is_sound(self, tmp_path, text):

@@ -83,6 +83,20 @@ class TestModels:
             assert index.answers(["red"])[0].hits
         assert (payload.parent / "ran").exists()
 
+    @pytest.mark.parametrize(
+        "name",
+        ["\0", "x" * 5000, "/" + "x/" * 3000, "/proc/1/root"],
+        ids=["no characters", "long", "long path", "not mine"],
+    )
+    def test_with_names_that_no_folder_has_are_not_loaded(self, received, name):
+        with sqlite3.connect(received / "texts.sqlite") as connection:
+            connection.execute("UPDATE about SET value = ? WHERE name = 'model'", (name,))
+        assert verify(received) == []
+        with open_corpus(received) as index:
+            assert index.answers([np.eye(8)[:2]])[0].hits
+            with pytest.raises(ValueError, match=r"names the model|is no longer in"):
+                index.answers(["red"])
+
     def test_are_used_if_they_are_named_now_or_were_before(self, received, tiny_model, monkeypatch):
         with open_corpus(received) as index, pytest.raises(ValueError, match=r"only .* names"):
             index.answers(["red"])

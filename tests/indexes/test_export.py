@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import torch
 from helpers.definition import unit_rows
 from hypothesis import given, settings
@@ -149,6 +150,36 @@ class TestQueries:
             with pytest.raises(IndexFormatError, match="has no recipe for queries"):
                 QueryEncoder.load(wrong)
 
+    @pytest.mark.parametrize(
+        "options", [{"preset": "plus"}, {"idf": 0.4, "background": 0.5}], ids=str
+    )
+    def test_a_forged_recipe_is_refused_when_it_is_loaded(self, tmp_path, options):
+        index = EigenLIIndex(str(tmp_path), k=K, show_progress=False, **options)
+        recipe = index.add_documents(range(60), texts(60, 3)).query_encoder().to_bytes()
+        arrays, forged = safetensors.numpy.load(recipe), tmp_path / "forged.safetensors"
+        length = int.from_bytes(recipe[:8], "little")
+        facts = json.loads(json.loads(recipe[8 : 8 + length])["__metadata__"]["pylate_eigenli"])
+
+        def refuse(arrays, **changed):
+            metadata = {"pylate_eigenli": json.dumps({**facts, **changed})}
+            forged.write_bytes(safetensors.numpy.save(arrays, metadata))
+            with pytest.raises(IndexFormatError, match=r"forged.safetensors has no recipe"):
+                QueryEncoder.load(forged)
+
+        for name in [name for name in arrays if name.startswith("filter")]:
+            for change in (
+                lambda a: a[:, :-1],
+                lambda a: a.reshape(1, -1),
+                lambda a: a.astype(np.int64),
+                lambda a: a * np.float32(np.nan),
+                lambda a: np.zeros((0, 0), np.float32),
+            ):
+                refuse({**arrays, name: np.ascontiguousarray(change(arrays[name]))})
+        for dim in (None, True, 0, -1, 2**62, 0.5, "8", [D], D + 1):
+            refuse(arrays, dim=dim)
+        for share in (None, 10**30, -1e308, float("nan")):
+            refuse(arrays, share=share)
+
     @pytest.mark.parametrize("index_type", [EigenLIIndex, EigenLISVIndex])
     def test_inner_products_with_queries_are_the_scores_of_the_index(self, tmp_path, index_type):
         documents, queries = texts(60, 5), texts(4, 6)
@@ -199,11 +230,6 @@ class TestNpy:
         save(index, tmp_path / "v.npy", dtype="int8")
         save(index, tmp_path / "v.npy", dtype="float16")
         assert not (tmp_path / "v.scales.npy").exists()
-
-    def test_any_name_goes_with_a_format(self, index, tmp_path):
-        save(index, tmp_path / "v1.2", format="npy")
-        assert np.load(tmp_path / "v1.2").shape == (len(ORDER), packed_dim(D))
-        assert (tmp_path / "v1.2.ids.json").exists()
 
 
 class TestParquet:
@@ -329,10 +355,14 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "options", "error", "message"),
         [
-            ("v.csv", {}, ValueError, r"v\.csv ends in none of \.npy, \.parquet"),
-            ("v.npy", {"format": "csv"}, ValueError, "format must be one of npy, parquet"),
+            ("v.csv", {}, ValueError, r"v\.csv must be one of \.npy, \.parquet, got '\.csv'"),
             ("v.npy", {"dtype": "int4"}, ValueError, "dtype must be one of .* got 'int4'"),
-            ("v.npy", {"batch_size": 0}, ValueError, "batch_size must be positive, got 0"),
+            (
+                "v.npy",
+                {"batch_size": 0},
+                ValueError,
+                "batch_size must be a positive integer, got 0",
+            ),
             ("missing/v.npy", {}, FileNotFoundError, "missing does not exist"),
         ],
     )
@@ -383,7 +413,7 @@ class TestVectors:
         np.testing.assert_array_equal(vectors, expected[[ORDER.index(i) for i in chosen]])
         with pytest.raises(UnknownDocumentError, match="no document 'doc 0'"):
             list(index.vectors(["doc 1", "doc 0"]))
-        with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
+        with pytest.raises(ValueError, match="batch_size must be a positive integer, got 0"):
             list(index.vectors(batch_size=0))
 
     def test_of_an_empty_index_are_none(self, tmp_path):

@@ -86,7 +86,8 @@ def test_documents_come_and_go(client) -> None:
         ({"queries": ["red", " \n"]}, 422, "body.queries.1: the query is empty"),
         ({"queries": ["a"], "where": {"no": 1}}, 400, "no document of the index has metadata"),
         ({"queries": ["a"], "where": {"year": {"ge": 1}}}, 422, "where.year"),
-        ({"queries": ["a"], "where": {"year": [[1]]}}, 422, "where.year"),
+        ({"queries": ["a"], "where": {"year": [[1]]}}, 422, "where.year: give a value, a list"),
+        ({"queries": ["a"], "where": {"year": []}}, 422, "where.year: give a value, a list"),
         ({"queries": ["a"], "where": {"a": 1}, "subset": [1]}, 422, "either where or subset"),
     ],
 )
@@ -281,7 +282,7 @@ def test_a_text_may_be_too_long_for_an_answer(make_index, monkeypatch) -> None:
 
 
 def test_a_document_has_an_address_whatever_its_id(client) -> None:
-    ids = [7, "8", "a/b.md#1", "\u00e9 ?"]
+    ids = [7, "8", "a/b.md#1", "\u00e9 ?", "two\nlines\n"]
     documents = [{"id": i, "text": f"text of {i}", "metadata": {"n": 1.5}} for i in ids]
     assert client.post("/documents", json={"documents": documents}).status_code == 200
     for document in documents:

@@ -14,7 +14,7 @@ from helpers.contents import assert_sound, contents, document_columns
 from pylate_eigenli.errors import IndexFormatError
 from pylate_eigenli.storage import Store
 from pylate_eigenli.storage.columns import ColumnFile, write_columns
-from pylate_eigenli.storage.manifest import Manifest, checksum
+from pylate_eigenli.storage.manifest import Manifest, checksum, segment_name
 
 
 @pytest.fixture
@@ -217,6 +217,24 @@ class TestWhatIsNotAFile:
         with pytest.raises(IndexFormatError, match=r"manifest.json is missing, but there is"):
             Store(folder).snapshot  # noqa: B018
 
+    @pytest.mark.parametrize(
+        ("name", "override"),
+        [("manifest.json", True)]
+        + [(name, o) for name in ("manifest.json.tmp", "segment") for o in (False, True)],
+    )
+    def test_is_named_where_a_folder_is_in_the_way_of_a_writer(self, folder, name, override):
+        if name == "segment":
+            name = segment_name(Manifest.read(folder).next_uid)
+        instead_of(folder / name, "folder")
+        before = {path.name for path in folder.iterdir()}
+        store = Store(folder, override=override)
+        with (
+            pytest.raises(IndexFormatError, match=rf"{name} is not a file; remove it"),
+            store.transaction() as tx,
+        ):
+            tx.append([1000], **document_columns([1000], [1]))
+        assert before <= {path.name for path in folder.iterdir()}
+
     @pytest.mark.parametrize("kind", ["folder", "loop", "pipe", "device"])
     def test_is_no_lock(self, folder, kind):
         instead_of(folder / "writer.lock", kind)
@@ -227,6 +245,28 @@ class TestWhatIsNotAFile:
 
 class TestForgedFiles:
     """Files with correct checksums, written by somebody who knows how."""
+
+    def test_a_manifest_of_gigabytes_is_not_read(self, folder):
+        os.truncate(folder / "manifest.json", 1 << 40)
+        with pytest.raises(
+            IndexFormatError, match=r"manifest.json cannot be read: it has more than"
+        ):
+            Store(folder).snapshot  # noqa: B018
+        assert "it has more than" in Store(folder).verify()[0]
+
+    def test_a_header_of_megabytes_is_not_read(self, folder):
+        manifest = Manifest.read(folder)
+        record = manifest.segments[1].data
+        with (folder / record.file).open("r+b") as file:
+            file.write((2 << 20).to_bytes(8, "little"))
+            file.truncate(3 << 20)
+        data = replace(record, bytes=3 << 20)
+        segments = [manifest.segments[0], replace(manifest.segments[1], data=data)]
+        replace(manifest, segments=tuple(segments)).write(folder)
+        with pytest.raises(IndexFormatError, match=rf"{record.file} has 2,097,152 bytes"):
+            Store(folder).snapshot  # noqa: B018
+        with pytest.raises(ValueError, match="names of 20,000 columns do not fit"):
+            write_columns(folder / "new", {f"column {i}": np.zeros(1) for i in range(20_000)})
 
     @pytest.fixture
     def forge(self, folder):

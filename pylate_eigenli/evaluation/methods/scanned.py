@@ -1,7 +1,4 @@
-"""Methods that keep some vectors per document and score all of them: MaxSim, pooling, MUVERA.
-
-A single vector is a document of one token: MaxSim is then the inner product.
-"""
+"""Methods that keep some vectors per document and score all of them by MaxSim."""
 
 from __future__ import annotations
 
@@ -12,15 +9,13 @@ from typing import Any
 
 import numkong
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ...scores.maxsim import maxsim_scores
 from ...spectral.kernels.threads import for_ranges
 from ...tokens import TokenBatch
 from ...vectors.ranking import top_k
-from ..baselines import Muvera, pool_kmeans, pool_ward
+from ..baselines import pool_kmeans, pool_ward
 from ..embeddings import StoredTokens
 from .base import Candidates, Family, Hits, Method
 
@@ -30,18 +25,14 @@ Encode = Callable[[TokenBatch], TokenBatch]
 
 
 class Scanned(Method):
-    """Documents and queries are some vectors each, kept as float16; MaxSim scores every document.
+    """Documents are some vectors each, kept as float16; MaxSim scores every document.
 
-    ``documents`` and ``queries`` make these vectors of token vectors; by default tokens are used as
-    they are.
+    ``documents`` makes these vectors of token vectors; by default tokens are used as they are.
     """
 
-    def __init__(
-        self, folder: str | Path, documents: Encode | None = None, queries: Encode | None = None
-    ) -> None:
+    def __init__(self, folder: str | Path, documents: Encode | None = None) -> None:
         self._stored = StoredTokens(folder)
         self._documents = documents
-        self._queries = queries
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -51,11 +42,10 @@ class Scanned(Method):
 
     def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         """Return the best k documents per query; of equal scores the earlier document wins."""
-        asked = self._queries(queries) if self._queries else queries
         chosen = None if candidates is None else [np.unique(rows) for rows in candidates]
         hits = [_NO_HITS] * len(queries)
         for begin, part in self._stored:
-            scores = maxsim_scores(asked, part)
+            scores = maxsim_scores(queries, part)
             for i, values in enumerate(scores):
                 local = np.arange(len(part))
                 if chosen is not None:
@@ -113,11 +103,6 @@ def _packed(tokens: Tensor) -> Any:
     return numkong.maxsim_pack(tokens.half().numpy())
 
 
-def _single(encode: Callable[[TokenBatch], NDArray[np.float32]], batch: TokenBatch) -> TokenBatch:
-    """Return each item as its one vector."""
-    return TokenBatch(torch.from_numpy(encode(batch)), np.arange(len(batch) + 1))
-
-
 def _ward(folder: Path, k: int) -> Scanned:
     return Scanned(folder, partial(pool_ward, k=k))
 
@@ -126,20 +111,9 @@ def _kmeans(folder: Path, k: int, seed: int = 0) -> Scanned:
     return Scanned(folder, partial(pool_kmeans, k=k, seed=seed))
 
 
-def _muvera(folder: Path, **options: Any) -> Scanned:
-    encoder = Muvera(**options)
-    return Scanned(
-        folder,
-        partial(_single, encoder.encode_documents),
-        partial(_single, encoder.encode_queries),
-    )
-
-
 FAMILIES = (
     Family("full", Scanned, is_maxsim=True),
     Family("numkong", PackedTokens, is_maxsim=True),
     Family("ward", _ward, budgeted=True, is_maxsim=True),
     Family("kmeans", _kmeans, budgeted=True, is_maxsim=True),
-    Family("muvera", _muvera),
-    Family("muvera-centered", partial(_muvera, centered=True)),
 )

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..registry import check_positive, library
+from ...errors import check_positive
+from ..registry import library
 from . import Results, check_vectors, no_results
 from .blob import ByteStream, read_blob, write_blob
 
@@ -52,7 +53,7 @@ class FaissOptions:
     ef_search: int = 200
 
     def __post_init__(self) -> None:
-        check_positive(nprobe=self.nprobe, ef_search=self.ef_search)
+        check_positive(or_none=True, nprobe=self.nprobe, ef_search=self.ef_search)
 
 
 class FaissBackend:

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
+from ...errors import check_positive
 from ...vectors.projection import principal_directions
 from ...vectors.quantization import Bits, Codes, code_width
 from ...vectors.ranking import top_k
 from ...vectors.scan import scan
-from ..registry import check_positive
 from . import Results, check_vectors, no_results
 from .blob import read_blob, write_blob
 
@@ -59,7 +59,8 @@ class SketchOptions:
     candidates: int | None = None
 
     def __post_init__(self) -> None:
-        check_positive(directions=self.directions, candidates=self.candidates)
+        check_positive(directions=self.directions)
+        check_positive(or_none=True, candidates=self.candidates)
         if self.directions % 256:
             raise ValueError(f"directions must be a multiple of 256, got {self.directions}")
 

@@ -28,8 +28,8 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ...spectral.settings import check_choice
-from ..registry import check_positive, library
+from ...errors import check_choice, check_positive
+from ..registry import library
 from . import Results, check_vectors, no_results
 from .blob import ByteStream, read_blob, write_blob
 
@@ -87,7 +87,8 @@ class VoyagerOptions:
         check_choice("storage", self.storage, tuple(_NUMBERS))
         if self.M == 1:
             raise ValueError("M must be at least 2, got 1")
-        check_positive(M=self.M, ef_construction=self.ef_construction, ef_search=self.ef_search)
+        check_positive(ef_construction=self.ef_construction, ef_search=self.ef_search)
+        check_positive(or_none=True, M=self.M)
 
 
 class VoyagerBackend:
