@@ -59,8 +59,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         A fitted :class:`pylate_eigenli.TokenProjection` that is applied to tokens before anything
         else, for models whose d would make d (d + 1) / 2 too large. Saved as well.
     backend
-        ``"exact"`` (the default), ``"voyager"`` or ``"faiss"``; or a vector database that holds
-        the documents, ``"milvus"`` or ``"qdrant"``, see
+        ``"exact"`` (the default); ``"sketch"`` for very many documents, which reads 128 bytes of
+        each and the vectors of the best few thousand, from 20,000 documents on; ``"voyager"`` or
+        ``"faiss"``; or a vector database that holds the documents, ``"milvus"`` or ``"qdrant"``, see
         :class:`pylate_eigenli.indexes.databases.documents.DatabaseDocuments` for what differs.
     backend_options
         Options of the backend, see :mod:`pylate_eigenli.indexes.ann` and
