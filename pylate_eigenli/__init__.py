@@ -36,7 +36,7 @@ The folders follow the data, from token embeddings to search results:
 ``server/``, ``cli/``
     The HTTP server and the command line.
 ``errors``
-    Errors that a caller may catch, and the error for a missing extra.
+    Errors that a caller may catch, and checks of arguments.
 
 ``tests/test_layers.py`` lists the folders that each folder may import.
 

@@ -1,4 +1,4 @@
-"""Errors that a caller may catch, and the error for a missing extra.
+"""Errors that a caller may catch, and errors for missing extras and bad arguments.
 
 All other errors are ``ValueError`` or ``TypeError``.
 """
@@ -6,6 +6,7 @@ All other errors are ``ValueError`` or ``TypeError``.
 from __future__ import annotations
 
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
 
@@ -112,3 +113,26 @@ def missing(problem: str, *extras: str) -> ImportError:
     """
     packages = " or ".join(f'"pylate-eigenli[{extra}]"' for extra in extras)
     return ImportError(f"{problem}: pip install {packages}")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Raise an error if a value is not one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def check_positive(*, or_none: bool = False, **values: object) -> None:
+    """Raise an error if a value is not a positive integer, and not None if that is allowed.
+
+    Examples
+    --------
+    >>> check_positive(k=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: k must be a positive integer, got 0
+    """
+    for name, value in values.items():
+        if value is None and or_none:
+            continue
+        if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < 1:
+            raise ValueError(f"{name} must be a positive integer, got {value!r}")

@@ -14,8 +14,12 @@ are the paper's, and a second table has our numbers, the paper's, and the differ
         --collections scifact arguana --cache CACHE --ignore-identical-ids arguana
 
 Token embeddings are computed once and kept in the cache. The cache may also hold embeddings made
-elsewhere, which are used as they are: ``NAME_COLLECTION_docs.npz`` and ``NAME_COLLECTION_queries.npz``, each with the arrays
-``tokens`` (float16), ``offsets`` and ``ids``. Results are kept in OUT and not measured again.
+elsewhere, which are used as they are: see :mod:`benchmarks.cached_tokens`. Results are kept in OUT
+and not measured again.
+
+Methods with ``fit_queries=true`` learn from the queries, without judgements; or, if the cache has
+such a file, from the queries of ``NAME_COLLECTION_sample.npz``, for instance documents encoded as
+queries.
 """
 
 from __future__ import annotations
@@ -24,16 +28,15 @@ import argparse
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.cached_tokens import CachedTokens
 from pylate_eigenli.evaluation import beir, plots, run
 from pylate_eigenli.evaluation.beir import Collection
 from pylate_eigenli.evaluation.bootstrap import geometric_interval
-from pylate_eigenli.evaluation.embeddings import TokenFile
 from pylate_eigenli.evaluation.methods import expand, parse
 from pylate_eigenli.evaluation.paper import results as paper
 from pylate_eigenli.evaluation.report import Report
@@ -112,16 +115,17 @@ def results_of(
     results: list[Result] = []
     model = None
     for collection in collections:
-        paths = [options.cache / f"{name}_{collection.name}_{s}.npz" for s in ("docs", "queries")]
-        if all(path.exists() for path in paths):
-            documents, queries = (
-                partial(_tokens, path, texts)
-                for path, texts in zip(paths, (collection.corpus, collection.queries), strict=True)
-            )
-            key = [f"{path}, {path.stat().st_mtime_ns}" for path in paths]
-            specs = map(parse, methods)
+        cached = CachedTokens.of(options.cache, name, collection)
+        if cached is not None:
             results += run.evaluate_once(
-                specs, name, collection, documents, queries, options.out, key=key
+                map(parse, methods),
+                name,
+                collection,
+                cached.documents,
+                cached.queries,
+                options.out,
+                key=cached.key,
+                sample=cached.sample,
             )
             continue
         model = model or load_model(folder, **options.encoding)
@@ -136,18 +140,6 @@ def results_of(
         )
         results += [replace(result, model=name) for result in found]
     return results
-
-
-def _tokens(path: Path, texts: Iterable[str]) -> TokenFile:
-    """Return the embeddings of texts by their ids, in the order of the collection."""
-    with np.load(path) as file:
-        tokens, offsets, ids = file["tokens"], file["offsets"], file["ids"]
-    rows = {str(i): row for row, i in enumerate(ids.tolist())}
-    missing = [i for i in texts if i not in rows]
-    if missing:
-        raise ValueError(f"{path} has no embeddings of {missing[0]!r}: remove it, or make it again")
-    wanted = [rows[i] for i in texts]
-    return TokenFile.of([tokens[offsets[row] : offsets[row + 1]] for row in wanted])
 
 
 def table(results: Sequence[Result], metric: str) -> str:

@@ -52,10 +52,10 @@ def prompt_of(prompts: Any, task_metadata: Any, *, is_query: bool) -> str | None
 
 
 def encode(model: Any, batches: Any, is_query: bool, options: dict[str, Any]) -> Any:
-    """Return the several vectors that an encoder of mteb has for each item of :func:`batches`.
+    """Return the vectors that an encoder of mteb has for each item of :func:`batches`.
 
-    The encoder gets those of the options that it takes. mteb's late-interaction models hide their
-    ``encode``, so that mteb searches with their own ``search``.
+    The encoder gets the options that it takes. mteb's late-interaction models hide their ``encode``,
+    so that mteb uses their own ``search``.
     """
     encode = getattr(model, "encode", None) or model._encode
     options = {**options, "prompt_type": prompt_type(is_query)}

@@ -20,7 +20,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from .. import __version__
-from ..errors import require
+from ..errors import check_positive, require
 from ..models.fingerprint import fingerprint
 from ..models.text_models import adapted, is_multi_vector, load_model, takes_lists
 from ..tokens import TokenBatch, collect
@@ -73,8 +73,7 @@ class CompressedSearch:
         name: str | None = None,
     ) -> None:
         require("mteb", "mteb", "CompressedSearch")
-        if chunk_size < 1:
-            raise ValueError(f"chunk_size must be positive, got {chunk_size}")
+        check_positive(chunk_size=chunk_size)
         self.method = method
         self.chunk_size = chunk_size
         self.cache_folder = cache_folder

@@ -52,7 +52,7 @@ class Result:
         By metric and cutoff, such as ``"nDCG@10"``, the values of the judged queries, always in the
         same order.
     build_seconds
-        Time to build from token embeddings, without reading them.
+        Time to build from token embeddings, without reading them, and to learn from queries.
     bytes_per_document
         Bytes on disk that a search needs, per document.
     ms_per_query, ms_per_query_in_batch
@@ -168,13 +168,15 @@ def evaluate_once(
     out: str | Path,
     *,
     key: Sequence[str],
+    sample: Callable[[], TokenFile] | None = None,
     override: bool = False,
     show_progress: bool = True,
 ) -> list[Result]:
     """Measure methods on one collection, except those with a result in ``out``.
 
     ``documents`` and ``queries`` return the token embeddings, and are called only if something has
-    to be measured; ``key`` identifies the embeddings.
+    to be measured; ``key`` identifies the embeddings. Methods that learn from queries learn from
+    ``sample``, by default from the queries themselves, without judgements.
     """
     judged = [list(collection.corpus), collection.qrels, collection.ignore_identical_ids]
     known_by = json.dumps([__version__, list(key), judged])
@@ -183,9 +185,12 @@ def evaluate_once(
     paths = {spec: folder / f"{_file_name(spec.name)}.json" for spec in specs}
     missing = [spec for spec, path in paths.items() if override or not path.exists()]
     tokens = (documents(), queries()) if missing else None
+    learnt = sample() if missing and sample else None
     for spec in missing:
         assert tokens is not None
-        result = evaluate_tokens(spec, model_name, collection, *tokens, show_progress=show_progress)
+        result = evaluate_tokens(
+            spec, model_name, collection, *tokens, sample=learnt, show_progress=show_progress
+        )
         make_folder(folder)
         replace_file(paths[spec], json.dumps(asdict(result)).encode())
     return [Result(**json.loads(path.read_text())) for path in paths.values()]
@@ -198,14 +203,18 @@ def evaluate_tokens(
     documents: TokenFile,
     queries: TokenFile,
     *,
+    sample: TokenFile | None = None,
     columns: Sequence[str] = COLUMNS,
     show_progress: bool = False,
 ) -> Result:
-    """Measure one method on the token embeddings of a collection, in the order of its texts."""
+    """Measure one method on the token embeddings of a collection, in the order of its texts.
+
+    ``sample`` has the queries to learn from, if not those that are asked.
+    """
     cutoffs = [int(column.partition("@")[2]) for column in columns]
     title = f"{collection.name}, {spec.name}" if show_progress else None
     # One more than the metrics look at, because the query itself may be among the hits.
-    found, costs = _measure(spec, documents, queries, max(cutoffs) + 1, title)
+    found, costs = _measure(spec, documents, queries, sample or queries, max(cutoffs) + 1, title)
     ids = list(collection.corpus)
     run = {
         query: collection.answers(query, [ids[row] for row in hits.rows])
@@ -219,10 +228,17 @@ def evaluate_tokens(
 
 
 def _measure(
-    spec: Spec, documents: TokenFile, queries: TokenFile, depth: int, title: str | None
+    spec: Spec,
+    documents: TokenFile,
+    queries: TokenFile,
+    sample: TokenFile,
+    depth: int,
+    title: str | None,
 ) -> tuple[list[Hits], dict[str, float]]:
     """Build a method in a temporary folder and search it; return its hits and its costs."""
-    asked = collect([queries[i] for i in range(len(queries))], names="query")
+    asked, learnt = (
+        collect([file[i] for i in range(len(file))], names="query") for file in (queries, sample)
+    )
     first = collect([queries[0]], names="query")
     depth = min(depth, len(documents))
     if not spec.family.learns:
@@ -235,7 +251,7 @@ def _measure(
                 build_seconds += _seconds(method.add, batch)
                 bar.update(len(batch))
         build_seconds += _seconds(method.finish)
-        method.fit_queries(asked)
+        build_seconds += _seconds(method.fit_queries, learnt)
         method.search(first, depth)
         costs = {
             "build_seconds": build_seconds,

@@ -177,8 +177,7 @@ def tune(
             ) as index,
         ):
             index.add_documents(range(len(documents)), list(documents))
-            ranks = index.stats().ranks
-            mean = sum(rank * count for rank, count in ranks.items()) / len(documents)
+            directions = sum(rank * count for rank, count in index.ranks().items())
             trials = []
             for idf, background in options:
                 found = index(list(queries), k=_CUTOFF, idf=idf, background=background)
@@ -189,7 +188,7 @@ def tune(
                     ]
                 )
                 settings = replace(shape, idf=idf, background=background)
-                nbytes = _BYTES_PER_NUMBER * documents.dim * mean
+                nbytes = _BYTES_PER_NUMBER * documents.dim * directions / len(documents)
                 trials.append(Trial(settings, float(values.mean()), nbytes, values))
                 progress.update()
         return trials

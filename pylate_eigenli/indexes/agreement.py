@@ -1,7 +1,7 @@
-"""How well codes keep the scores of the vectors they stand for, measured while both are at hand.
+"""How well codes keep the scores of their vectors, measured while both are in memory.
 
-Runs of tokens of some documents serve as queries. The document that a run is from would find itself
-whatever the code, and does not count.
+Runs of tokens of some documents serve as queries. The document that a run is from would be found
+with any code, and does not count.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..tokens import TokenBatch, offsets_of
 FEWEST_DOCUMENTS = 20
 """A ranking of fewer says nothing."""
 ENOUGH = 0.9
-"""Below, codes find other documents than the vectors they stand for."""
+"""Codes of a lower agreement find other documents than their vectors."""
 DOCUMENTS = 1024
-"""As many are measured at the most."""
+"""Documents to measure, at most."""
 _QUERIES, _TOKENS = 32, 32
 
 
 def spread(n: int, wanted: int) -> NDArray[np.int64]:
-    """Return the positions of at most so many of n items, spread over all of them."""
+    """Return the positions of at most ``wanted`` of n items, evenly spread."""
     return np.unique(np.linspace(0, n - 1, min(n, wanted)).astype(np.int64))
 
 
@@ -53,9 +53,9 @@ def pseudo_queries(
 
 
 def agreement(exact: Tensor, coded: Tensor, owners: NDArray[np.int64]) -> float:
-    """Return the mean correlation of two scores (queries, documents), over queries.
+    """Return the mean correlation of exact and coded scores (queries, documents), over queries.
 
-    ``owners`` (queries,) has the document of each query that does not count.
+    ``owners`` (queries,) are the documents that do not count.
 
     Examples
     --------

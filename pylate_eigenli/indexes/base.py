@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..errors import UnknownDocumentError
+from ..errors import UnknownDocumentError, check_positive
 from ..scores.interface import RerankResult
 from ..spectral.background import Queries, QueryFilter
 from ..spectral.settings import check_query_options
-from ..storage import DocumentId, Snapshot
+from ..storage import DocumentId, Snapshot, Transaction
 from ..storage.ids import checked_ids
 from ..storage.manifest import Manifest
 from ..vectors.encoder import QueryVectors
 from .collection import CodecT, SettingsT
-from .documents import Companion, SearchRequest, Subset, TokenBatches, progress_bar
-from .inputs import checked_k, document_batches, several
+from .documents import SearchRequest, Subset, TokenBatches, progress_bar
+from .inputs import document_batches, several
 from .opened import OpenedIndex
 from .query_encoder import QueryEncoder, collected
 
@@ -35,8 +35,7 @@ _TOKENS_AT_ONCE = 256
 class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
     """Changes and searches of an index, of either kind."""
 
-    _companion: Companion | None = None
-    # What was computed last, and of which state.
+    # The last filter, with the state and the options that it is for.
     _filter: tuple[Manifest, float, float, QueryFilter] | None = None
 
     # --- changing -----------------------------------------------------------------------------
@@ -71,24 +70,28 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
             return found
 
         with progress_bar(self.show_progress) as progress:
-            self._documents.add(batches, progress, self._companion)
+            self._documents.add(batches, progress)
         return self
 
     @contextmanager
-    def accompanied(self, companion: Companion) -> Iterator[None]:
-        """Have changes of documents within the block call a function just before they are committed.
+    def accompanied(self, companion: Callable[[Transaction], None]) -> Iterator[None]:
+        """Call a function just before changes of documents within the block are committed.
 
         Parameters
         ----------
         companion
-            Called with the transaction, at a time when nobody else can write. If it raises, nothing
-            is committed. A database commits nothing, and refuses one.
+            Called with the transaction, while nobody else can write. If it raises, nothing is
+            committed. A database has no commits, and refuses a companion.
         """
-        self._companion = companion
+        if self.in_database:
+            raise ValueError(
+                "a database shows documents as they arrive: there is no commit to accompany"
+            )
+        self._collection.companion = companion
         try:
             yield
         finally:
-            self._companion = None
+            self._collection.companion = None
 
     def update_documents(
         self, documents_ids: DocumentId | Iterable[DocumentId], documents_embeddings: Any
@@ -98,7 +101,7 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
 
     def remove_documents(self, documents_ids: DocumentId | Iterable[DocumentId]) -> Self:
         """Remove documents. An unknown id raises an error, and nothing is removed."""
-        self._documents.remove(checked_ids(several(documents_ids)), self._companion)
+        self._documents.remove(checked_ids(several(documents_ids)))
         return self
 
     def fit_queries(self, queries_embeddings: Any) -> Self:
@@ -134,7 +137,7 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         """Whether :meth:`fit_queries` has learnt the statistics of queries."""
         state = self._snapshot
         standardise = self._collection.codec(state).subspaces.transforms.standardise
-        return standardise is not None and standardise.asked is not None
+        return standardise is not None and standardise.of_queries is not None
 
     def convert(
         self,
@@ -230,9 +233,10 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         background: float | None,
         **options: Any,
     ) -> list[list[RerankResult]]:
-        k, state = checked_k(k), self._snapshot
+        check_positive(k=k)
+        state = self._snapshot
         queries = self._queries(state, queries_embeddings, idf, background)
-        request = self._request(state, queries, k, **options)
+        request = self._request(state, queries, int(k), **options)
         return [
             [
                 RerankResult(id=document_id, score=score)
@@ -317,14 +321,14 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
         idf: float | None,
         background: float | None,
     ) -> Queries:
-        """Return queries as they meet the documents of a state."""
+        """Return queries, transformed and filtered for the documents of a state."""
         encoder = self._query_encoder(state, idf, background)
         return encoder.queries(collected(queries_embeddings, self._collection.dim(state)))
 
     def _query_encoder(
         self, state: Snapshot, idf: float | None, background: float | None
     ) -> QueryEncoder:
-        """Return what a state does to queries; what takes time is computed once."""
+        """Return the query encoder of a state."""
         settings, dim = self._collection.settings(state), self._collection.dim(state)
         codec = self._collection.codec(state)  # refuses an index of other dimensions than it says
         idf = settings.idf if idf is None else idf
@@ -354,7 +358,7 @@ class DocumentIndex(OpenedIndex[SettingsT, CodecT]):
     def query_encoder(
         self, idf: float | None = None, background: float | None = None
     ) -> QueryEncoder:
-        """Return what makes vectors of queries, to be kept apart from the index.
+        """Return what makes vectors of queries, also without the index.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """Choose the settings of a new index by its first documents, without queries or judgements.
 
-Runs of tokens of some documents serve as queries. A setting is as good as the ten documents that it
-finds best are those of MaxSim over all tokens. The document that a run is from would find itself
-with any setting, and does not count.
+Runs of tokens of some documents serve as queries. The measure of a setting is how many of the ten
+documents that MaxSim over all tokens finds best it finds too. The document that a run is from would
+be found with any setting, and does not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ..scores.maxsim import maxsim_scores
 from ..spectral.background import Queries
@@ -101,7 +100,8 @@ def calibrate(
     if len(documents) < FEWEST_DOCUMENTS:
         usual = "paper" if len(documents) < FEWEST_STANDARDISED else "plus"
         return Calibration(usual if usual in candidates else next(iter(candidates)), {})
-    sample = documents.chosen(spread(len(documents), _DOCUMENTS).tolist())
+    chosen = documents.chosen(spread(len(documents), _DOCUMENTS).tolist())
+    sample = TokenBatch(chosen.tokens.cpu(), chosen.offsets)
     runs, owners = pseudo_queries(sample, _QUERIES, _LENGTHS)
     wanted = _best(maxsim_scores(runs, sample), owners)
     agreements = {}
@@ -118,7 +118,7 @@ def calibrate(
 def _scores(
     encoder: SubspaceEncoder, runs: TokenBatch, documents: TokenBatch, in_rows: bool
 ) -> NDArray[np.float32]:
-    """Return the scores of documents for runs, known as queries. Shape: (runs, documents)."""
+    """Return the scores of documents for runs, which serve as queries. Shape: (runs, documents)."""
     encoder = encoder.with_queries(runs)
     queries = Queries(runs, encoder.transforms.queries(runs))
     standardise = encoder.transforms.standardise
@@ -134,19 +134,11 @@ def _scores(
 
 def _scores_of_rows(queries: Queries, subspaces: Subspaces) -> NDArray[np.float32]:
     """Return the scores of subspaces by the definition: packed, those of large d need too much."""
-    rows, floors = subspaces.rows.float().cpu(), subspaces.floors.float().cpu().numpy()
-
-    def caught(tokens: Tensor) -> NDArray[np.float32]:
-        squares = (tokens @ rows.mT).square().numpy()
-        inside = np.add.reduceat(squares, subspaces.offsets[:-1], axis=1)
-        mass = tokens.square().sum(1).numpy()[:, None]
-        return np.asarray((1 - floors) * inside + floors * mass)
-
     tokens, starts = queries.tokens.tokens, queries.tokens.offsets[:-1]
-    scores = np.add.reduceat(caught(tokens), starts, axis=0)
-    if queries.against is not None and queries.shares is not None:
-        mass = np.add.reduceat(tokens.square().sum(1).numpy(), starts) * queries.shares.numpy()
-        scores -= mass[:, None] * caught(queries.against).sum(0)
+    scores = np.add.reduceat(subspaces.contributions(tokens).numpy(), starts, axis=1).T
+    if queries.background is not None and queries.shares is not None:
+        masses = np.add.reduceat(tokens.square().sum(1).numpy(), starts) * queries.shares.numpy()
+        scores -= np.outer(masses, subspaces.contributions(queries.background).sum(1))
     return np.asarray(scores)
 
 

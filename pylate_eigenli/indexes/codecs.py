@@ -1,4 +1,4 @@
-"""What a kind of index makes of documents, and how it reads them back."""
+"""Codecs: from documents to columns and back, one for each kind of index."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..tokens import TokenBatch, offsets_of
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_subspaces, packed_dim
 from ..vectors.projection import SVProjection, TokenProjection
-from ..vectors.quantization import Approximation
+from ..vectors.quantization import Approximation, StoredVectors
 from . import columns
 from .agreement import DOCUMENTS, ENOUGH, FEWEST_DOCUMENTS, agreement, pseudo_queries, spread
 from .calibration import Calibration, calibrate
-from .columns import Rows
+from .columns import Part, Rows
 from .facts import AGREEMENT
 from .settings import Settings, SVSettings
 
@@ -35,10 +35,10 @@ _WIDEST = 1 << 16  # dimensions of a vector; tokens of 361 have that many
 
 @dataclass(frozen=True)
 class Codec(ABC):
-    """Documents as columns. What it has learnt from the first ones is kept in the collection.
+    """Encodes documents as columns, and decodes these.
 
-    ``calibration`` says how they chose the settings, if they did. The encoder is not centred on any
-    documents if the index does not keep vectors.
+    ``fitted`` tells whether it has learnt from the first documents, ``calibration`` how they have
+    chosen the settings, if they have. The encoder is centred only if the index keeps vectors.
     """
 
     labelled: ClassVar[bool]
@@ -63,12 +63,12 @@ class Codec(ABC):
         return cls(settings, VectorEncoder.from_arrays(arrays, settings), fitted=True)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return what the collection has to keep, as arrays by name."""
+        """Return what was learnt, as arrays by name for the collection."""
         return self.encoder.to_arrays()
 
     @property
     def subspaces(self) -> SubspaceEncoder:
-        """Makes subspaces of documents, and of queries the tokens to compare with them."""
+        """The part of the encoder that makes subspaces."""
         return self.encoder.subspaces
 
     def dim(self, given: int) -> int:
@@ -105,11 +105,11 @@ class Codec(ABC):
 
     @abstractmethod
     def no_documents(self, dim: int) -> Batch:
-        """Return the columns of no documents; an error if what was learnt does not fit ``dim``."""
+        """Return the columns of no documents; raise an error if the codec does not fit ``dim``."""
 
     @abstractmethod
     def encode(self, ids: Sequence[DocumentId], tokens: TokenBatch) -> tuple[Self, Batch]:
-        """Return the columns of documents, and the codec, fitted to them if it was not yet."""
+        """Return the codec, fitted to the documents if it was not yet, and their columns."""
 
     @abstractmethod
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:
@@ -117,7 +117,7 @@ class Codec(ABC):
 
     @abstractmethod
     def matrix_sum(self, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the sum of the matrices of documents, as they are stored. Shape: (d, d)."""
+        """Return the sum of the matrices of stored documents. Shape: (d, d)."""
 
 
 @dataclass(frozen=True)
@@ -236,17 +236,15 @@ class VectorCodec(Codec):
             )
 
     def measured(self, tokens: TokenBatch, vectors: Tensor, documents: Rows) -> Self:
-        """Return the codec with the agreement of its codes with the vectors they stand for.
-
-        Unchanged if there are no codes, or too few documents to tell.
-        """
+        """Return the codec with the agreement of its codes, unless there are too few documents."""
         if not columns.has_codes(documents) or len(vectors) < FEWEST_DOCUMENTS:
             return self
         runs, owners = pseudo_queries(tokens)
         plain = Queries(runs, self.subspaces.transforms.queries(runs))
         queries = torch.from_numpy(self.encoder.encode_queries(plain).vectors)
         chosen = np.union1d(spread(len(vectors), DOCUMENTS), owners)
-        coded = torch.from_numpy(self.approximate_scores(documents, chosen, queries).scores)
+        stored = self.stored((documents, chosen))
+        coded = torch.from_numpy(self.approximate_scores(stored, queries).scores)
         agreed = agreement(queries @ vectors[chosen].mT, coded, np.searchsorted(chosen, owners))
         if agreed < ENOUGH:
             warnings.warn(
@@ -261,23 +259,20 @@ class VectorCodec(Codec):
         """Return documents with vectors (n, width) as the index stores them."""
         return columns.with_vectors(documents, self.encoder.stored(vectors, self.settings.dtype))
 
+    def stored(self, *parts: Part) -> StoredVectors:
+        """Return the vectors that the index searches, as they are stored, of at least one part."""
+        return columns.vectors(parts, self.settings.dtype, self.encoder.width)
+
     def read(self, rows: Rows, chosen: NDArray[np.int64]) -> Tensor:
         """Return the vectors that the index searches, centred or projected. Shape: (n, width)."""
-        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
-        return stored.decode(self.encoder.axis, self.encoder.mean_row)
+        return self.stored((rows, chosen)).decode(self.encoder.axis, self.encoder.mean_row)
 
-    def scores(
-        self, rows: Rows, chosen: slice | NDArray[np.int64], queries: Tensor
-    ) -> NDArray[np.float32]:
-        """Return the inner products of queries (m, width) with such vectors. Shape: (m, chosen)."""
-        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
+    def scores(self, stored: StoredVectors, queries: Tensor) -> NDArray[np.float32]:
+        """Return the inner products of queries (m, width) with vectors. Shape: (m, n)."""
         return stored.scores(queries, self.encoder.axis, self.encoder.mean_row)
 
-    def approximate_scores(
-        self, rows: Rows, chosen: slice | NDArray[np.int64], queries: Tensor
-    ) -> Approximation:
+    def approximate_scores(self, stored: StoredVectors, queries: Tensor) -> Approximation:
         """Return what :meth:`scores` returns, faster, and how far it may be off."""
-        stored = columns.vectors(rows, chosen, self.settings.dtype, self.encoder.width)
         return stored.approximate_scores(queries, self.encoder.axis, self.encoder.mean_row)
 
     def vectors(self, rows: Rows, documents: NDArray[np.int64]) -> Tensor:

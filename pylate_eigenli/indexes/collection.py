@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -31,11 +31,14 @@ _TOTAL, _DOCUMENTS = "background.total", "background.documents"  # arrays of the
 
 
 class Collection(Generic[SettingsT, CodecT]):
-    """Settings and codec, read once per state and fixed by the first document.
+    """Settings and codec of an index, read once per state. The first document fixes them.
 
-    ``wanted`` are the settings that are asked for, by name; ``projections`` those of the tokens and
-    vectors of a new index. With ``override`` the first change replaces what the folder holds.
+    ``wanted`` are the settings that the caller gives, ``projections`` those of tokens and vectors
+    for a new index. With ``override`` the first change replaces what the folder holds.
     """
+
+    companion: Callable[[Transaction], None] | None = None
+    """Called with the transaction of a change of documents, just before it is committed."""
 
     def __init__(
         self,
@@ -54,14 +57,14 @@ class Collection(Generic[SettingsT, CodecT]):
         self._wanted = wanted
         self._projections = projections
         self._store: Store | None = Store(path, override=override)
-        # What was read last, and of which state; looked at once, as other threads may be at others.
+        # What was read last, with its state. Read these attributes once: threads replace them.
         self._read: tuple[Manifest, SettingsT, int | None] | None = None
         self._loaded: tuple[object, CodecT] | None = None
         self._checked: Manifest | None = None
 
     @property
     def store(self) -> Store:
-        """The files; an error once the index is closed."""
+        """The files; raises an error once the index is closed."""
         if self._store is None:
             raise ValueError(f"the index {self.path.name!r} is closed")
         return self._store
@@ -73,11 +76,11 @@ class Collection(Generic[SettingsT, CodecT]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the files have been let go of."""
+        """Whether the files are closed."""
         return self._store is None
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Close the files."""
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -112,7 +115,7 @@ class Collection(Generic[SettingsT, CodecT]):
         return settings.opened_with(self._wanted, self.path), dim
 
     def settings(self, snapshot: Snapshot) -> SettingsT:
-        """Return the settings of a state; those asked for if it has none yet."""
+        """Return the settings of a state; before the first document those of a new index."""
         return self._about(snapshot)[0]
 
     def dim(self, snapshot: Snapshot) -> int | None:
@@ -120,7 +123,7 @@ class Collection(Generic[SettingsT, CodecT]):
         return self._about(snapshot)[1]
 
     def codec(self, snapshot: Snapshot, tokens_dim: int | None = None) -> CodecT:
-        """Return the codec of a state; for the first documents, given the dimension of tokens."""
+        """Return the codec of a state; before the first document a new one for ``tokens_dim``."""
         settings, dim = self._about(snapshot)
         if dim is None:
             most = getattr(settings, "token_projection", None) or tokens_dim or settings.k
@@ -128,7 +131,7 @@ class Collection(Generic[SettingsT, CodecT]):
                 settings = replace(settings, k=most)
             return self._codec_type.new(settings, *self._projections)
         manifest = snapshot.manifest
-        # Other arrays change more often than those of the codec, which are known by a checksum.
+        # By a checksum, because other arrays change more often than those of the codec.
         key = (settings, manifest.meta.get("codec", manifest.collection))
         known = self._loaded
         try:
@@ -143,7 +146,7 @@ class Collection(Generic[SettingsT, CodecT]):
         return codec
 
     def begin(self, transaction: Transaction, codec: CodecT, dim: int, **meta: Any) -> None:
-        """Fix settings, dimension and codec, with the first document."""
+        """Fix settings, dimension and codec of a new index."""
         if codec.calibration is not None:
             meta[_CALIBRATION] = asdict(codec.calibration)
         transaction.meta.update(kind=self.kind, settings=asdict(codec.settings), dim=dim, **meta)
@@ -160,7 +163,7 @@ class Collection(Generic[SettingsT, CodecT]):
             ) from error
 
     def keep(self, transaction: Transaction, codec: CodecT) -> None:
-        """Keep what a codec has learnt with the state that a transaction makes."""
+        """Store what a codec has learnt."""
         arrays = codec.to_arrays()
         transaction.meta["codec"] = checksum(arrays)
         for name, array in arrays.items():
@@ -168,7 +171,7 @@ class Collection(Generic[SettingsT, CodecT]):
 
 
 def _check_arrays(state: Snapshot, expected: Batch, dim: int) -> None:
-    """Raise an error if a state has other columns than expected, or arrays that are no use.
+    """Raise an error for other columns than expected, or for bad arrays of the collection.
 
     ``dim`` is the dimension of transformed tokens.
     """
@@ -193,7 +196,7 @@ def checksum(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def stored_background(state: Snapshot) -> Background | None:
-    """Return the background that is kept with a state, if it is."""
+    """Return the background that is stored with a state, if any."""
     if _TOTAL in state.collection:
         total, documents = (np.array(state.collection[name]) for name in (_TOTAL, _DOCUMENTS))
         return Background(total, int(documents[0]))
@@ -202,7 +205,7 @@ def stored_background(state: Snapshot) -> Background | None:
 
 
 def store_background(transaction: Transaction, background: Background) -> None:
-    """Keep the background with the state that a transaction makes."""
+    """Store the background."""
     transaction.meta.pop("background", None)
     transaction.set_collection(_TOTAL, background.total)
     transaction.set_collection(_DOCUMENTS, np.array([background.documents]))

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -50,6 +50,10 @@ class Rows(Protocol):
 
     def ids(self, rows: NDArray[np.int64] | None = None) -> list[DocumentId]:
         """Return the ids of the documents at ``rows``, by default of all."""
+
+
+Part: TypeAlias = tuple[Rows, slice | NDArray[np.int64]]
+"""Documents, and which of them are meant."""
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -142,19 +146,22 @@ def labels(rows: Rows) -> NDArray[np.int64]:
     return rows.column(_LABEL)
 
 
-def vectors(
-    rows: Rows, chosen: slice | NDArray[np.int64], dtype: VectorDtype, dim: int
-) -> StoredVectors:
-    """Return the vectors of chosen documents, as they are stored."""
-    scales, along = (
-        rows.column(name)[chosen] if rows.has(name) else None
-        for name in (_scale_of(_VECTOR), _ALONG)
-    )
+def vectors(parts: Sequence[Part], dtype: VectorDtype, dim: int) -> StoredVectors:
+    """Return the vectors of chosen documents, as they are stored, one part after the other."""
+
+    def column(name: str) -> NDArray[Any]:
+        chosen = [rows.column(name)[documents] for rows, documents in parts]
+        return chosen[0] if len(chosen) == 1 else np.concatenate(chosen)
+
+    def optional(name: str) -> NDArray[Any] | None:
+        return column(name) if parts[0][0].has(name) else None
+
     row = None
-    if rows.has(_ROW):
-        values = rows.column(_ROW)[chosen]
-        row = Codes(values, rows.column(_scale_of(_ROW))[chosen], 8, values.shape[1])
-    return StoredVectors(rows.column(_VECTOR)[chosen], dtype, dim, scales, along, row)
+    if parts[0][0].has(_ROW):
+        values = column(_ROW)
+        row = Codes(values, column(_scale_of(_ROW)), 8, values.shape[1])
+    scales, along = optional(_scale_of(_VECTOR)), optional(_ALONG)
+    return StoredVectors(column(_VECTOR), dtype, dim, scales, along, row)
 
 
 def kept(rows: Rows, documents: NDArray[np.int64]) -> list[NDArray[np.float32]]:

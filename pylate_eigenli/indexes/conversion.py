@@ -1,7 +1,7 @@
-"""An index made of another one, from what that one keeps: no model is needed.
+"""Conversion of an index to another one, from what it keeps of its documents, without a model.
 
-Documents whose subspaces stay as they are bring their vectors, at best computed from their tokens
-or bases, otherwise as precise as they are stored. Another preset or k needs their tokens.
+If the subspaces of documents stay the same, their vectors are computed from tokens or bases, or else
+decoded. Another preset or k needs tokens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .documents import progress_bar
 from .settings import Settings, SVSettings
 
 _VECTOR_BYTES = 64 << 20
-# What the subspaces of documents depend on.
+# Settings that the subspaces of documents depend on.
 _OF_SUBSPACES = ("k", "short_documents", "filter", "centering", "corpus_mean", "standardise")
 _ONLY_SV = {field.name for field in fields(SVSettings)} - {field.name for field in fields(Settings)}
 
@@ -40,9 +40,9 @@ _ONLY_SV = {field.name for field in fields(SVSettings)} - {field.name for field 
 def new_settings(
     index: DocumentIndex[Any, Any], path: str | Path, override: bool, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the options of the index that an index becomes, completed by its own.
+    """Return the options of the new index: those given, and for the others those of ``index``.
 
-    An error if the folder ``path`` is not free for it. ``given`` are options of
+    Raises an error if the folder ``path`` is not free. ``given`` are options of
     :func:`pylate_eigenli.indexes.open_index.open_index`.
     """
     given = {name: value for name, value in given.items() if value is not None}
@@ -80,7 +80,7 @@ def new_settings(
 
 def copy_documents(source: DocumentIndex[Any, Any], target: DocumentIndex[Any, Any]) -> None:
     """Fill an index that was made with :func:`new_settings` with the documents of another one."""
-    documents, companion = _Documents(source), target._companion
+    documents = _Documents(source)
     new = target._collection.codec(target._snapshot, source.dim)
     difference = documents.difference(new)
     if difference is None:
@@ -91,7 +91,6 @@ def copy_documents(source: DocumentIndex[Any, Any], target: DocumentIndex[Any, A
                 codec,
                 lambda codec: (documents.stored(codec, part) for part in documents.parts()),
                 progress,
-                companion,
             )
         return
     if source.settings.kept != "tokens":
@@ -101,12 +100,12 @@ def copy_documents(source: DocumentIndex[Any, Any], target: DocumentIndex[Any, A
             "last time"
         )
     with progress_bar(target.show_progress, len(source)) as progress:
-        target._documents.add(lambda _: documents.with_tokens(), progress, companion)
+        target._documents.add(lambda _: documents.with_tokens(), progress)
     documents.pass_queries_on(target)
 
 
 class _Documents:
-    """The documents of a state of an index, and what can be made of what is kept of them."""
+    """The documents of an index, and what another index can store of them."""
 
     def __init__(self, index: DocumentIndex[Any, Any]) -> None:
         if not len(index):
@@ -120,7 +119,7 @@ class _Documents:
         self.dim = dim
 
     def difference(self, new: Codec) -> str | None:
-        """Return in words by which setting the subspaces of another codec differ, if they do."""
+        """Return the setting, in words, by which the subspaces of another codec differ, if any."""
         if new.settings.auto:
             return 'preset="auto"'
         for name in _OF_SUBSPACES:
@@ -131,7 +130,7 @@ class _Documents:
         return None if _are_equal(*projections) else "another token_projection"
 
     def _check(self, new: Codec) -> None:
-        """Raise an error if too little is kept for the index of another codec."""
+        """Raise an error if too little is kept of the documents for another codec."""
         settings = new.settings
         to_sv = isinstance(settings, SVSettings)
         wanted = "tokens" if to_sv and settings.keep_tokens != "none" else None
@@ -154,11 +153,11 @@ class _Documents:
 
     @property
     def _are_projected(self) -> bool:
-        """Whether nothing but projected vectors is left of the documents."""
+        """Whether only projected vectors are kept of the documents."""
         return self._kept is None and self._codec.encoder.projection is not None
 
     def converted(self, new: Codec) -> Codec:
-        """Return the codec of a new index, with all that the one of this index has learnt."""
+        """Return the codec of a new index, with all that this index has learnt."""
         self._check(new)
         old, settings = self._codec, new.settings
         transforms = replace(old.subspaces.transforms, settings=settings)
@@ -177,12 +176,12 @@ class _Documents:
         return codec.measured(tokens, vectors, self.stored(codec, first))
 
     def parts(self) -> Iterator[Batch]:
-        """Yield the documents with all that is kept of them."""
+        """Yield the documents with all their columns."""
         size = max(1, _VECTOR_BYTES // (4 * self._codec.width(self.dim)))
         return self._index._documents.columns(self._state, None, size, kept=True)
 
     def stored(self, codec: Codec, part: Batch) -> Batch:
-        """Return documents as the index of a codec of the same subspaces stores them."""
+        """Return the columns of documents in the index of a codec with the same subspaces."""
         ids, tokens = part.ids(), self._tokens(part)
         if isinstance(codec, SubspaceCodec):
             return columns.of_subspaces(ids, self._subspaces(part), codec.settings.dtype)
@@ -201,14 +200,18 @@ class _Documents:
             yield part.ids(), tokens
 
     def pass_queries_on(self, target: DocumentIndex[Any, Any]) -> None:
-        """Let a new index know what this one has learnt of queries, if both standardise them."""
+        """Copy the statistics of queries to a new index, if both standardise queries."""
         collection, own = target._collection, self._codec.subspaces.transforms
         codec = collection.codec(target._snapshot)
         theirs = codec.subspaces.transforms
-        if own.standardise is None or own.standardise.asked is None or theirs.standardise is None:
+        if (
+            own.standardise is None
+            or own.standardise.of_queries is None
+            or theirs.standardise is None
+        ):
             return
         if _are_equal(own.projection, theirs.projection):
-            standardise = replace(theirs.standardise, asked=own.standardise.asked)
+            standardise = replace(theirs.standardise, of_queries=own.standardise.of_queries)
             subspaces = replace(
                 codec.subspaces, transforms=replace(theirs, standardise=standardise)
             )
@@ -228,7 +231,7 @@ class _Documents:
         )
 
     def _packed(self, part: Batch) -> Tensor:
-        """Return the kernel vectors of documents; projected ones if nothing else is left of them."""
+        """Return the kernel vectors of documents, or projected ones if only these are kept."""
         tokens = self._tokens(part)
         if tokens is not None:
             return self._codec.subspaces.packed(tokens)

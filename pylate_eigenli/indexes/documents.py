@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
 from ..spectral.background import Background, Queries
-from ..storage import DocumentId, Snapshot, Transaction
+from ..storage import DocumentId, Snapshot
 from ..storage.batch import Batch
 from ..tokens import TokenBatch
 from .codecs import Codec
@@ -25,16 +25,15 @@ Subset: TypeAlias = Sequence[Sequence[DocumentId]] | Sequence[DocumentId] | None
 # For each query the sorted global rows of living documents to choose from; None for all documents.
 Allowed: TypeAlias = Sequence[NDArray[np.int64]] | None
 TokenBatches: TypeAlias = Iterable[tuple[list[DocumentId], TokenBatch]]
-Companion: TypeAlias = Callable[[Transaction], None]
 Progress: TypeAlias = "tqdm[NoReturn]"
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What a search is to find: k documents per query.
+    """A search for the best k documents per query.
 
-    The reranker, if there is one, scores ``n_candidates`` in the end; as many are asked of an ANN
-    structure, unless the search is ``exact`` and looks at all documents.
+    ``n_candidates`` are asked of an ANN structure, unless the search is ``exact`` and looks at all
+    documents, and are scored by the reranker, if there is one.
     """
 
     queries: Queries
@@ -72,18 +71,13 @@ class DocumentStore(Protocol):
         """Return the bytes on disk, removed documents that still take space included."""
 
     def missing(self, state: Snapshot, ids: list[DocumentId]) -> list[DocumentId]:
-        """Return those of the ids that are not there, in their order."""
+        """Return the ids that are not there, in their order."""
 
-    def add(
-        self,
-        batches: Callable[[int | None], TokenBatches],
-        progress: Progress,
-        companion: Companion | None,
-    ) -> None:
+    def add(self, batches: Callable[[int | None], TokenBatches], progress: Progress) -> None:
         """Add documents, or replace those of the same ids.
 
         ``batches`` gets the dimension that tokens must have, None for any, and returns the
-        documents; ``companion`` is called with the transaction just before it is committed.
+        documents.
         """
 
     def transfer(
@@ -92,7 +86,6 @@ class DocumentStore(Protocol):
         codec: Codec,
         batches: Callable[[Codec], Iterable[Batch]],
         progress: Progress,
-        companion: Companion | None,
     ) -> None:
         """Fill an empty index with documents that are columns already.
 
@@ -100,11 +93,11 @@ class DocumentStore(Protocol):
         to a database that was interrupted before.
         """
 
-    def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
+    def remove(self, ids: list[DocumentId]) -> None:
         """Remove documents; an id that is not there is an error, and none is removed."""
 
     def background(self, state: Snapshot) -> Background | None:
-        """Return the sum of the matrices of all documents; None if there never were any."""
+        """Return the background; None if there never were any documents."""
 
     def search(self, state: Snapshot, request: SearchRequest, subset: Subset) -> Iterable[Found]:
         """Find the documents with the highest scores for each query."""
@@ -127,7 +120,7 @@ class DocumentStore(Protocol):
         """Give the space of removed and replaced documents back to the disk."""
 
     def close(self) -> None:
-        """Let go of memory and connections."""
+        """Free memory and close connections."""
 
 
 def progress_bar(shown: bool, total: int | None = None) -> Progress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 from typing_extensions import Unpack
@@ -16,40 +15,6 @@ from .local_documents import LocalDocuments
 from .settings import Settings, SpectralOptions
 
 _DEFAULT_MEMORY = 1 << 30
-
-
-@dataclass(frozen=True)
-class IndexStats:
-    """Size and shape of an index.
-
-    Parameters
-    ----------
-    documents
-        Number of documents.
-    dim
-        Dimension d of the token vectors, 0 while the index is empty.
-    bytes_on_disk
-        Size of all files, removed documents that still take space included.
-    bytes_per_document
-        ``bytes_on_disk / documents``.
-    ranks
-        Number of documents by number of directions, ascending.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import torch
-    >>> index = EigenLIIndex(tempfile.mkdtemp(), k=2, show_progress=False)
-    >>> stats = index.add_documents(["a", "b"], [torch.eye(4), torch.eye(4)[:1]]).stats()
-    >>> stats.documents, stats.dim, stats.ranks
-    (2, 4, {1: 1, 2: 1})
-    """
-
-    documents: int
-    dim: int
-    bytes_on_disk: int
-    bytes_per_document: float
-    ranks: dict[int, int]
 
 
 class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
@@ -104,7 +69,7 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         What searches do unless they say otherwise, see :meth:`__call__`. By default 0, or what the
         index was made with.
     device
-        Where to compute, ``"cpu"`` or ``"cuda"``. By default where the embeddings are given.
+        Where to compress documents, ``"cpu"`` or ``"cuda"``. By default where embeddings are given.
     show_progress
         Whether to show a progress bar while documents are added.
     memory_limit
@@ -149,20 +114,12 @@ class EigenLIIndex(DocumentIndex[Settings, SubspaceCodec]):
         super().__init__(
             index_folder, index_name, override, options, device, show_progress, dtype=dtype
         )
-        searcher = ExactSearch(device or "cpu", memory_limit)
+        searcher = ExactSearch(memory_limit)
         self._documents = LocalDocuments(self._collection, searcher)
 
-    def stats(self) -> IndexStats:
-        """Return the number of documents, their size on disk and a histogram of their ranks."""
-        snapshot = self._snapshot
+    def ranks(self) -> dict[int, int]:
+        """Return the number of documents by their number of directions, ascending."""
         ranks: Counter[int] = Counter()
-        for segment in snapshot.segments:
+        for segment in self._snapshot.segments:
             ranks.update(np.diff(segment.offsets)[segment.alive].tolist())
-        documents = len(snapshot)
-        return IndexStats(
-            documents=documents,
-            dim=self._collection.dim(snapshot) or 0,
-            bytes_on_disk=snapshot.nbytes,
-            bytes_per_document=snapshot.nbytes / documents if documents else 0.0,
-            ranks=dict(sorted(ranks.items())),
-        )
+        return dict(sorted(ranks.items()))

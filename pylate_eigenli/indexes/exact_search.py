@@ -1,23 +1,17 @@
-"""Exact search: screen everything cheaply, score what could win exactly.
+"""Exact search: approximate scores of all documents, then exact scores of those that could win.
 
-Screening gives every document an approximate score and a margin it is correct to. Documents
-within twice the margin of the k-th best are the finalists; they are scored by the definition from
-the stored bases (:mod:`pylate_eigenli.vectors.row_scores`). So the results do not depend on how a
-query was batched, which documents were cached, or in what order blocks were scanned, and equal
-documents tie exactly.
+Every document gets an approximate score with a known margin. Documents within twice the margin of
+the k-th best are scored by the definition (:mod:`pylate_eigenli.vectors.row_scores`). So results
+depend neither on the other queries of a batch nor on what is cached, and equal documents tie.
 
-Screening uses panels of 8-bit codes, built when a segment is first searched and kept in memory up to
-a limit. Segments beyond it are scored from the bases, block by block.
+A score is one inner product of packed matrices (:mod:`pylate_eigenli.vectors.packing`). Panels hold
+the packed documents of a segment at 8 bits, about as many bytes as the float16 basis, and are
+compared with a query many times faster. They are built at the first search, up to a limit of memory;
+segments beyond it are scored from their bases.
 
-A document's score is one inner product of packed matrices (:mod:`pylate_eigenli.vectors.packing`). At
-8 bits such a vector takes d (d + 1) / 2 bytes, about as much as the float16 basis itself, and is
-compared with a query many times faster. The rounding errors are known, so screening can say by
-how much a score may be off: whatever could be among the best is then scored exactly.
-
-That takes errors that are independent of each other, which those of regular vectors are not: where
-most entries are small, say, all of them are rounded to zero. So every vector is moved by the same
-random fractions of a step before it is rounded, and its scores are moved back (a subtractive
-dither). The errors are then uniform and independent, whatever the vectors are.
+The margin supposes that rounding errors are independent. Those of regular vectors are not: most of
+their entries may all be rounded to zero, for instance. So every vector is moved by the same random
+fractions of a step before it is rounded, and its scores are moved back (a subtractive dither).
 """
 
 from __future__ import annotations
@@ -32,8 +26,7 @@ from torch import Tensor
 
 from ..spectral.background import Queries
 from ..storage import Segment, Snapshot
-from ..tokens import TokenBatch
-from ..vectors.packing import pack, pack_queries, pack_subspaces, packed_dim
+from ..vectors.packing import pack_queries, pack_subspaces, packed_dim
 from ..vectors.quantization import Approximation, Codes, code_width
 from ..vectors.ranking import finalists
 from ..vectors.row_scores import subspace_scores
@@ -107,11 +100,10 @@ class ExactSearch:
     """Finds the documents of a snapshot with the highest scores.
 
     Panels take at most ``memory_limit`` bytes; blocks and scores take about 200 MB besides, however
-    many documents there are. Blocks beyond the limit are scored on the device.
+    many documents there are.
     """
 
-    def __init__(self, device: str | torch.device, memory_limit: int) -> None:
-        self.device = torch.device(device)
+    def __init__(self, memory_limit: int) -> None:
         self.memory_limit = memory_limit
         self._panels: dict[Hashable, Panel] = {}
 
@@ -120,10 +112,7 @@ class ExactSearch:
         self._panels = {}
 
     def search(
-        self,
-        snapshot: Snapshot,
-        request: SearchRequest,
-        allowed: Allowed = None,
+        self, snapshot: Snapshot, request: SearchRequest, allowed: Allowed = None
     ) -> Iterator[Hits]:
         """Yield the hits of every query, of the living documents that it may choose from."""
         queries, k = request.queries, request.k
@@ -146,29 +135,29 @@ class ExactSearch:
                 best = finalists(of_chosen, margin, k)
                 candidates[i] = best if chosen is None else chosen[best]
             for i in chunk:
-                yield self._best(snapshot, tokens[i], queries.against_query(i), candidates[i], k)
+                yield self._best(snapshot, tokens[i], queries.background_of(i), candidates[i], k)
 
     def _screen(
         self, snapshot: Snapshot, queries: Queries
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Approximate scores (queries, global rows), -inf for the dead, and their margins."""
+        """Return scores (queries, global rows), -inf for the dead, and their margins (queries,)."""
         scores = np.full((len(queries), int(snapshot.starts[-1])), -np.inf, np.float32)
         if not len(queries):
             return scores, np.zeros(0)
-        batch, against = queries.tokens, queries.against
         packed = pack_queries(queries)
-        mass = np.array([float(tokens.square().sum()) for tokens in batch])
-        if against is not None:
-            mass *= 1 + float(against.square().sum())  # what may cancel is rounded all the same
+        mass = np.array([float(tokens.square().sum()) for tokens in queries.tokens])
+        if queries.background is not None:
+            # What may cancel is rounded all the same.
+            mass *= 1 + float(queries.background.square().sum())
         margins = _FLOAT_MARGIN * mass
         for start, segment in zip(snapshot.starts.tolist(), snapshot.segments, strict=False):
             target = scores[:, start : start + segment.n_documents]
-            panel = self._panel(segment, batch.dim)
-            if panel is not None:
+            panel = self._panel(segment, queries.tokens.dim)
+            if panel is None:
+                target[:] = _scored(segment, queries, packed)
+            else:
                 target[:], of_panel = panel.scores(packed)
                 margins = np.maximum(margins, of_panel + _FLOAT_MARGIN * mass)
-            else:
-                self._score_blocks(segment, batch, packed, against is None, target)
             target[:, ~segment.alive] = -np.inf
         return scores, margins
 
@@ -186,49 +175,11 @@ class ExactSearch:
             )
         return panel
 
-    def _score_blocks(
-        self,
-        segment: Segment,
-        queries: TokenBatch,
-        packed: Tensor,
-        are_moments: bool,
-        out: NDArray[np.float32],
-    ) -> None:
-        """Write the scores of a segment's documents, computed from their bases."""
-        d = queries.dim
-        # Few query tokens: multiply them with the bases. Many, or matrices that are not just the
-        # tokens' moments: form the projectors once for all.
-        directly = are_moments and len(queries.tokens) < 2 * d
-        tokens = queries.tokens.to(self.device)
-        packed = packed.to(self.device)
-        total = packed[:, :d].sum(1)
-        owner_of_token = torch.repeat_interleave(torch.from_numpy(queries.lengths)).to(self.device)
-        bases_of, offsets = columns.bases(segment), segment.offsets
-        floors = torch.tensor(columns.floors(segment), device=self.device)
-        ranks = np.diff(segment.offsets)
-        step = max(1, _BLOCK_BYTES // (4 * d * (int(ranks.max(initial=1)) if directly else d)))
-        for begin in range(0, segment.n_documents, step):
-            end = min(begin + step, segment.n_documents)
-            rows = bases_of.decode(slice(int(offsets[begin]), int(offsets[end]))).to(self.device)
-            floor = floors[begin:end]
-            if directly:
-                caught = rows.new_zeros(len(rows), len(queries)).index_add_(
-                    1, owner_of_token, (rows @ tokens.mT).square_()
-                )
-                owner = torch.repeat_interleave(torch.from_numpy(ranks[begin:end])).to(self.device)
-                scores = rows.new_zeros(end - begin, len(queries)).index_add_(0, owner, caught)
-            else:
-                bases = torch.nn.utils.rnn.pad_sequence(
-                    list(torch.split(rows, ranks[begin:end].tolist())), batch_first=True
-                )
-                scores = pack(bases.mT @ bases) @ packed.mT
-            out[:, begin:end] = torch.lerp(scores, total[None, :], floor[:, None]).mT.cpu().numpy()
-
     @staticmethod
     def _best(
         snapshot: Snapshot,
         query: Tensor,
-        against: Tensor | None,
+        background: Tensor | None,
         candidates: NDArray[np.int64],
         k: int,
     ) -> Hits:
@@ -237,6 +188,24 @@ class ExactSearch:
         for segment, local, positions in snapshot.by_segment(candidates):
             bases, floors = columns.bases(segment), columns.floors(segment)
             scores[positions] = subspace_scores(
-                bases, segment.offsets, floors, local, query, against
+                bases, segment.offsets, floors, local, query, background
             )
         return Hits.best(candidates, scores, k)
+
+
+def _scored(segment: Segment, queries: Queries, packed: Tensor) -> NDArray[np.float32]:
+    """Return the scores of all documents of a segment from their bases. Shape: (queries, n)."""
+    bases, offsets, floors = columns.bases(segment), segment.offsets, columns.floors(segment)
+    n = segment.n_documents
+    if len(queries) == 1:  # scored sooner than the documents are packed
+        (query,), background = queries.tokens, queries.background_of(0)
+        return subspace_scores(bases, offsets, floors, np.arange(n), query, background)[None]
+    scores = np.empty((len(queries), n), np.float32)
+    step = max(1, _BLOCK_BYTES // (4 * packed.shape[1]))
+    for begin in range(0, n, step):
+        part = slice(begin, min(begin + step, n))
+        rows = offsets[begin : part.stop + 1]
+        decoded = bases.decode(slice(int(rows[0]), int(rows[-1])))
+        vectors = pack_subspaces(decoded, rows - rows[0], floors[part])
+        scores[:, part] = packed @ vectors.mT
+    return scores

@@ -1,4 +1,4 @@
-"""Single vectors for other search engines: what an index holds as a file, and queries to match.
+"""Export of single vectors for other search engines.
 
 The vector of a document packs the projector on its subspace (:mod:`pylate_eigenli.vectors.packing`); its
 inner product with the vector of a query is the score that the index would give.
@@ -11,24 +11,21 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
 import torch
 from tqdm.auto import tqdm
 
-from ..errors import require
-from ..spectral.settings import check_choice
+from ..errors import check_choice, require
 from ..storage import DocumentId, Snapshot
 from ..storage.disk import TEMPORARY_SUFFIX, sync_folder
 from ..vectors.rows import ROW_DTYPES, RowDtype, StoredRows
 from .base import DocumentIndex
 from .documents import Progress
 
-ExportFormat = Literal["npy", "parquet"]
 _Batches: TypeAlias = Iterator[tuple[list[DocumentId], StoredRows]]
 
-_FORMATS: dict[str, ExportFormat] = {".npy": "npy", ".parquet": "parquet"}
 _LAYOUT = "diagonal, then sqrt(2) times the upper triangle row by row"
 
 
@@ -36,7 +33,6 @@ def export(
     index: DocumentIndex[Any, Any],
     path: str | os.PathLike[str],
     *,
-    format: ExportFormat | None = None,
     dtype: RowDtype = "float32",
     batch_size: int | None = None,
     show_progress: bool = True,
@@ -47,11 +43,11 @@ def export(
     a batch at a time, so memory stays small however many there are. The file gets its name when
     it is complete: a failed or interrupted export leaves what was there before, or nothing.
 
-    ``"npy"``
+    ``.npy``
         One (documents, D) array, which ``np.load(path, mmap_mode="r")`` opens without reading it.
         Beside ``name.npy`` there is ``name.ids.json``, the list of ids, and for int8
         ``name.scales.npy``: row i stands for ``scales[i] * vectors[i]``.
-    ``"parquet"``
+    ``.parquet``
         The columns ``id``, ``vector`` (a list of fixed size) and for int8 ``scale``. Ids are int64
         if all of them are integers, and strings otherwise. The schema's metadata has, under
         ``pylate_eigenli``, a JSON object with what the vectors are: k, d, dim, layout, filter, idf,
@@ -68,9 +64,7 @@ def export(
     index
         The index.
     path
-        The file to write, in a folder that exists; replaced if it is there.
-    format
-        By default what the suffix of the path says.
+        The file to write, ``.npy`` or ``.parquet``, in a folder that exists; replaced if it is there.
     dtype
         Type of the numbers. For int8 every vector has a scale of its own.
     batch_size
@@ -93,10 +87,7 @@ def export(
     (2, 36)
     """
     path = Path(path)
-    chosen = format or _FORMATS.get(path.suffix)
-    if chosen is None:
-        raise ValueError(f"{path} ends in none of {', '.join(_FORMATS)}: say which format it is")
-    check_choice("format", chosen, tuple(_FORMATS.values()))
+    check_choice(f"the suffix of {path}", path.suffix, (".npy", ".parquet"))
     check_choice("dtype", dtype, ROW_DTYPES)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"the folder {path.parent} does not exist")
@@ -111,7 +102,7 @@ def export(
         )
     if not len(index):
         raise ValueError(f"the index {index.index_name!r} holds no documents")
-    write = _write_npy if chosen == "npy" else _write_parquet
+    write = _write_npy if path.suffix == ".npy" else _write_parquet
     with tqdm(
         total=len(index), desc="Exporting vectors", unit="doc", disable=not show_progress
     ) as progress:
@@ -127,7 +118,7 @@ def _batches(
 
 
 def _description(index: DocumentIndex[Any, Any]) -> dict[str, Any]:
-    """Return what somebody who has only the vectors has to know, as JSON values."""
+    """Return what the vectors are, as JSON values."""
     settings, codec = index.settings, index._collection.codec(index._snapshot)
     assert index.dim is not None
     description: dict[str, Any] = {
@@ -150,7 +141,7 @@ def _description(index: DocumentIndex[Any, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _files(paths: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
-    """Open files that get their names, the last one last, if the ``with`` block ends well."""
+    """Open files that get their names, in this order, if the ``with`` block succeeds."""
     temporary = [path.with_name(path.name + TEMPORARY_SUFFIX) for path in paths]
     try:
         with ExitStack() as stack:
@@ -245,7 +236,7 @@ def _write_parquet(
 
 
 def _are_int64(snapshot: Snapshot) -> bool:
-    """Whether ids can be a column of integers; refuse those that as strings would be the same."""
+    """Whether all ids are integers of 64 bits; raise an error if two are the same string."""
     integers = {i for i in snapshot if isinstance(i, int)}
     if len(integers) == len(snapshot):
         return all(-(2**63) <= i < 2**63 for i in integers)

@@ -1,4 +1,4 @@
-"""What an index is, as its files say. Nothing here needs torch, so that `eigenli info` is quick."""
+"""Facts about an index from its files. Nothing here needs torch, so that `eigenli info` is quick."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..storage import Snapshot
 from .registry import DATABASES
 
 AGREEMENT = "codes.agreement"
-"""Name of the array with the agreement of codes with the vectors they stand for."""
+"""Name of the array with the agreement of codes and their vectors."""
 
 _SINGLE_VECTORS = "eigenli-sv"
 _KINDS = ("eigenli", _SINGLE_VECTORS)
@@ -32,7 +32,7 @@ def facts(state: Snapshot, documents: int, nbytes: int | None) -> dict[str, Any]
 
 
 def are_complete(state: Snapshot) -> bool:
-    """Return whether the files of an index say all: those of one in a database do not."""
+    """Return whether the files say everything: they do not if a database holds the documents."""
     settings = state.meta.get("settings")
     return (
         state.meta.get("kind") in _KINDS

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_NOTHING = "leave it out: documents are compressed one by one, without clusters"
-_GRAPH = 'EigenLISVIndex(backend="voyager", backend_options={{"{0}": ...}}) has a graph'
+_WITHOUT_CLUSTERS = (
+    "kmeans_niters max_points_per_centroid n_samples_kmeans n_ivf_probe seed num_leaves "
+    "num_leaves_to_search training_sample_size dimensions_per_block "
+    "anisotropic_quantization_threshold use_autopilot"
+)
 _INSTEAD = {
     "embedding_size": "leave it out: the dimension is that of the first document",
     "store_embeddings": 'EigenLISVIndex(keep_tokens="float16") keeps token embeddings',
@@ -17,25 +20,15 @@ _INSTEAD = {
     "low_memory": "EigenLIIndex(memory_limit=...) bounds the memory of searches",
     "batch_size": "add_documents(..., batch_size=...) takes it",
     "num_neighbors": "the k of a search is the number of results",
-    **dict.fromkeys(["verbose", "verbose_level"], "show_progress=False hides the progress bar"),
-    "M": _GRAPH.format("M"),
-    "ef_construction": _GRAPH.format("ef_construction"),
-    "ef_search": _GRAPH.format("ef_search"),
+    "verbose": "show_progress=False hides the progress bar",
+    "verbose_level": "show_progress=False hides the progress bar",
     **dict.fromkeys(
-        [
-            "kmeans_niters",
-            "max_points_per_centroid",
-            "n_samples_kmeans",
-            "n_ivf_probe",
-            "seed",
-            "num_leaves",
-            "num_leaves_to_search",
-            "training_sample_size",
-            "dimensions_per_block",
-            "anisotropic_quantization_threshold",
-            "use_autopilot",
-        ],
-        _NOTHING,
+        ("M", "ef_construction", "ef_search"),
+        'EigenLISVIndex(backend="voyager", backend_options={...}) has a graph with this option',
+    ),
+    **dict.fromkeys(
+        _WITHOUT_CLUSTERS.split(),
+        "leave it out: documents are compressed one by one, without clusters",
     ),
 }
 

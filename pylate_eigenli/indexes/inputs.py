@@ -1,4 +1,4 @@
-"""What callers give an index, checked: documents in batches, subsets, numbers of results."""
+"""Checks of what callers give an index: documents, ids and subsets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import check_positive
 from ..storage import DocumentId
 from ..storage.ids import checked_ids
 from ..tokens import TokenBatch, collect, split_items
@@ -20,9 +21,8 @@ def document_batches(
     dim: int | None,
     device: str | None,
 ) -> tuple[int | None, Iterator[tuple[list[DocumentId], TokenBatch]]]:
-    """Return the number of documents, if it can be known, and their ids and tokens in batches."""
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be positive, got {batch_size}")
+    """Return the number of documents, if it is known, and their ids and tokens in batches."""
+    check_positive(batch_size=batch_size)
     ids = several(documents_ids)
     embeddings = split_items(documents_embeddings)
     total = _common_length(ids, embeddings)
@@ -34,7 +34,7 @@ def document_batches(
 
 
 def several(documents_ids: DocumentId | Iterable[DocumentId]) -> Iterable[DocumentId]:
-    """Return ids, of which there may be only one, as an iterable."""
+    """Return one id or several as an iterable."""
     one = isinstance(documents_ids, (str, int, np.integer))
     return [documents_ids] if one else documents_ids  # type: ignore[list-item, return-value]
 
@@ -57,7 +57,7 @@ def _collected(
 
 
 def _common_length(ids: Iterable[Any], embeddings: Iterable[Any]) -> int | None:
-    """Return the number of documents where it can be known; refuse two that differ."""
+    """Return the number of documents, if it is known; raise an error if two numbers differ."""
     lengths = [len(x) if isinstance(x, Sized) else None for x in (ids, embeddings)]
     if None not in lengths and lengths[0] != lengths[1]:
         raise ValueError(f"{lengths[0]} documents_ids for {lengths[1]} documents_embeddings")
@@ -67,7 +67,7 @@ def _common_length(ids: Iterable[Any], embeddings: Iterable[Any]) -> int | None:
 def _pairs(
     ids: Iterator[DocumentId], embeddings: Iterator[Any]
 ) -> Iterator[tuple[DocumentId, Any]]:
-    """Pair ids with embeddings; refuse a different number of both, also of generators."""
+    """Pair ids with embeddings; raise an error if their numbers differ, also of generators."""
     missing = object()
     for document_id in ids:
         tokens = next(embeddings, missing)
@@ -78,17 +78,10 @@ def _pairs(
         raise ValueError("there are more documents_embeddings than documents_ids")
 
 
-def checked_k(k: int) -> int:
-    """Return the number of documents that a search is to return as a plain ``int``."""
-    if not isinstance(k, (int, np.integer)) or k < 1:
-        raise ValueError(f"k must be a positive integer, got {k!r}")
-    return int(k)
-
-
 def subset_per_query(
     subset: Sequence[Sequence[DocumentId]] | Sequence[DocumentId], n_queries: int
 ) -> list[Sequence[DocumentId]]:
-    """Return the ids that each query may choose from; one list, shared, if it is for all."""
+    """Return the list of ids for each query; one list for all queries is shared."""
     if isinstance(subset, str):
         raise TypeError(f"subset must be a list of ids, or one list per query, got {subset!r}")
     items: list[Any] = list(subset)  # also of a set
@@ -99,7 +92,7 @@ def subset_per_query(
 
 
 def grouped_ids(documents_ids: Sequence[Sequence[DocumentId]]) -> list[list[DocumentId]]:
-    """Return lists of ids, checked; refuse a flat list."""
+    """Return checked lists of ids; raise an error for a flat list."""
     if any(isinstance(ids, (str, int, np.integer)) for ids in documents_ids):
         raise TypeError("documents_ids must be a list of lists of ids")
     return [checked_ids(ids) for ids in documents_ids]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,31 +17,15 @@ from . import columns
 from .ann.accelerator import Accelerator
 from .codecs import Codec
 from .collection import Collection, store_background, stored_background
-from .documents import (
-    Allowed,
-    Companion,
-    Progress,
-    SearchRequest,
-    Subset,
-    TokenBatches,
-    after_commit,
-)
+from .documents import Allowed, Progress, SearchRequest, Subset, TokenBatches, after_commit
+from .exact_search import ExactSearch
 from .inputs import subset_per_query
-from .results import Found, Hits
+from .results import Found
+from .vector_search import VectorSearch
 
 _COUNTED_AT_ONCE = 1024
 # The dimension of the tokens of documents, their codec, and the documents.
 _Encoded: TypeAlias = Iterator[tuple[int, Codec, Batch]]
-
-
-class Searcher(Protocol):
-    """Finds documents in a state."""
-
-    def search(self, state: Snapshot, request: SearchRequest, allowed: Allowed) -> Iterable[Hits]:
-        """Return the best documents of every query, of those allowed."""
-
-    def clear(self) -> None:
-        """Free the memory used for searching."""
 
 
 class LocalDocuments:
@@ -56,13 +40,13 @@ class LocalDocuments:
     def __init__(
         self,
         collection: Collection[Any, Any],
-        searcher: Searcher,
+        searcher: ExactSearch | VectorSearch,
         ann: Accelerator | None = None,
     ) -> None:
         self._collection = collection
         self._searcher = searcher
         self._ann = ann
-        # The sums of the matrices of segments, counted when they were first needed.
+        # The background of each segment, computed when it was first needed.
         self._counted: dict[SegmentRecord, Background] = {}
 
     def count(self, state: Snapshot) -> int:
@@ -83,12 +67,7 @@ class LocalDocuments:
 
     # --- changing -----------------------------------------------------------------------------
 
-    def add(
-        self,
-        batches: Callable[[int | None], TokenBatches],
-        progress: Progress,
-        companion: Companion | None,
-    ) -> None:
+    def add(self, batches: Callable[[int | None], TokenBatches], progress: Progress) -> None:
         def encoded(base: Snapshot) -> _Encoded:
             codec = self._collection.codec(base)
             for ids, tokens in batches(self._collection.dim(base)):
@@ -97,7 +76,7 @@ class LocalDocuments:
                 codec, documents = codec.encode(ids, tokens)
                 yield tokens.dim, codec, documents
 
-        self._append(encoded, progress, companion)
+        self._append(encoded, progress)
 
     def transfer(
         self,
@@ -105,17 +84,11 @@ class LocalDocuments:
         codec: Codec,
         batches: Callable[[Codec], Iterable[Batch]],
         progress: Progress,
-        companion: Companion | None,
     ) -> None:
         encoded = ((dim, codec, documents) for documents in batches(codec))
-        self._append(lambda _: encoded, progress, companion)
+        self._append(lambda _: encoded, progress)
 
-    def _append(
-        self,
-        encoded: Callable[[Snapshot], _Encoded],
-        progress: Progress,
-        companion: Companion | None,
-    ) -> None:
+    def _append(self, encoded: Callable[[Snapshot], _Encoded], progress: Progress) -> None:
         with self._collection.store.transaction() as transaction:
             base = transaction.base
             codec = known = self._collection.codec(base)
@@ -143,7 +116,7 @@ class LocalDocuments:
                 progress.update(len(ids))
             if codec.settings.standardise and codec is not known:
                 self._collection.keep(transaction, codec)  # it has learnt from all of them
-            self._before_commit(transaction, background, companion)
+            self._before_commit(transaction, background)
         state = self._collection.snapshot
         settings = self._collection.settings(state)
         if self._ann is not None and self._ann.is_due(state, settings):
@@ -151,7 +124,7 @@ class LocalDocuments:
             with after_commit(self._collection.path, f"building {settings.backend}", remedy):
                 self.build()
 
-    def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
+    def remove(self, ids: list[DocumentId]) -> None:
         with self._collection.store.transaction() as transaction:
             base = transaction.base
             codec = self._collection.codec(base)
@@ -159,18 +132,13 @@ class LocalDocuments:
             background = self._maintained(base, codec)
             if background is not None:
                 background = background.minus(*self._matrices_of(base, codec, ids))
-            self._before_commit(transaction, background, companion)
+            self._before_commit(transaction, background)
 
-    def _before_commit(
-        self,
-        transaction: Transaction,
-        background: Background | None,
-        companion: Companion | None,
-    ) -> None:
+    def _before_commit(self, transaction: Transaction, background: Background | None) -> None:
         if background is not None:
             store_background(transaction, self._checked(background))
-        if companion is not None:
-            companion(transaction)
+        if self._collection.companion is not None:
+            self._collection.companion(transaction)
 
     def build(self) -> None:
         settings = self._collection.settings(self._collection.snapshot)
@@ -205,8 +173,7 @@ class LocalDocuments:
     def _maintained(self, base: Snapshot, codec: Codec) -> Background | None:
         """Return the background of a state if changes have to keep it up to date.
 
-        Only searches with an idf or a background need one. If the index is not made for them, it
-        is counted when somebody asks.
+        It is stored if searches use it by default. Otherwise it is computed when one asks for it.
         """
         stored = stored_background(base)
         settings = codec.settings

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ..storage.manifest import Manifest
-from . import databases
 from .eigenli import EigenLIIndex
 from .single_vector import EigenLISVIndex
 
@@ -71,8 +69,3 @@ def open_index(
     return _KINDS[kind](
         str(folder.parent), folder.name, override=override, show_progress=show_progress, **given
     )
-
-
-def in_database(settings: Mapping[str, Any]) -> bool:
-    """Return whether a vector database keeps the documents of an index of such settings."""
-    return settings.get("backend") in databases.NAMES

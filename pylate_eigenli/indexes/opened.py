@@ -1,4 +1,4 @@
-"""An index that is open: its settings, the state it shows, its size and what it keeps."""
+"""An open index: its settings, the state it shows, its size and its documents."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
+from ..errors import check_positive
 from ..scores.explanation import spectrum
 from ..scores.interface import Base
 from ..spectral.settings import with_preset
@@ -29,8 +30,7 @@ _VECTOR_BYTES = 16 << 20
 class OpenedIndex(Base, Generic[SettingsT, CodecT]):
     """A PyLate index; see :class:`pylate_eigenli.EigenLIIndex` for its parameters.
 
-    ``options`` are those of the user by name, ``own`` further settings of this kind of index. An
-    index that exists keeps its own settings.
+    ``options`` are those of both kinds of index, ``own`` those of this kind.
     """
 
     is_end_to_end_index = True
@@ -75,7 +75,7 @@ class OpenedIndex(Base, Generic[SettingsT, CodecT]):
 
     @property
     def settings(self) -> SettingsT:
-        """What the index is made with."""
+        """The settings of the index."""
         return self._collection.settings(self._snapshot)
 
     @property
@@ -149,8 +149,7 @@ class OpenedIndex(Base, Generic[SettingsT, CodecT]):
         A list of ids and their vectors, of shape (documents, D), float32; D is d (d + 1) / 2 unless
         the index has projections.
         """
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"batch_size must be positive, got {batch_size}")
+        check_positive(or_none=True, batch_size=batch_size)
         state, ids = self._snapshot, None
         if documents_ids is not None:
             ids = checked_ids(several(documents_ids))
@@ -160,7 +159,7 @@ class OpenedIndex(Base, Generic[SettingsT, CodecT]):
             yield part.ids(), codec.vectors(part, np.arange(len(part))).numpy()
 
     def spectrum(self, document_embeddings: Any) -> NDArray[np.float32]:
-        """Return the spectrum of a document that the index takes its first k directions of.
+        """Return the eigenvalues of a document, of which the index keeps the first k directions.
 
         Parameters
         ----------
@@ -237,7 +236,7 @@ class OpenedIndex(Base, Generic[SettingsT, CodecT]):
         return self
 
     def close(self) -> None:
-        """Let go of the files, of connections and of the memory used for searching."""
+        """Close files and connections, and free the memory used for searching."""
         if not self._collection.is_closed:
             self._documents.close()
             self._collection.close()

@@ -1,4 +1,4 @@
-"""Queries as an index compares them with its documents, apart from the index: also in a file."""
+"""QueryEncoder: vectors of queries for the exported vectors of an index, without the index."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..vectors.projection import SVProjection
 from ..vectors.token_transforms import TokenTransforms
 
 _KEY = "pylate_eigenli"
-_PROJECTION, _POWER, _AGAINST = "projection.vectors", "filter.power", "filter.against"
+_PROJECTION, _POWER, _BACKGROUND = "projection.vectors", "filter.power", "filter.against"
 _MAX_DIM = 1 << 20  # of tokens; those of models have a few hundred or thousand
 _SPECTRAL = [field.name for field in fields(SpectralSettings)]
 
@@ -35,19 +35,18 @@ _SPECTRAL = [field.name for field in fields(SpectralSettings)]
 class QueryEncoder:
     """Makes the single vectors of queries for the vectors that an index exports.
 
-    A query goes through the index's token projection; loses the mean token of queries and is
-    divided by their scale, gets a constant coordinate, if the index standardises; is weighted by the
-    idf; and its moment loses a share of the background that follows from the query. The packed
-    moment is projected as documents are. :meth:`save` keeps all of that in one file.
+    It has all that the index does to queries: projection, centring and standardisation of tokens,
+    idf, background subtraction, packing, and the projection of vectors. :meth:`save` writes it to
+    one file.
 
     Parameters
     ----------
     dim
         Dimension of token embeddings.
     transforms, filter
-        What is done to tokens, and to whole queries.
+        Applied to tokens, and to whole queries.
     projection
-        Makes the vectors shorter, if there is one.
+        Shortens the vectors, if there is one.
 
     Examples
     --------
@@ -77,7 +76,7 @@ class QueryEncoder:
         return QueryVectors(projected.numpy(), self.projection.constants(packed).numpy())
 
     def queries(self, tokens: TokenBatch) -> Queries:
-        """Return queries as they meet documents."""
+        """Return transformed and filtered queries."""
         return self.filter(tokens, self.transforms.queries(tokens))
 
     def save(self, path: str | Path) -> None:
@@ -90,7 +89,7 @@ class QueryEncoder:
         if self.projection is not None:
             kept = self.projection.to_arrays()
             arrays |= {f"{_PROJECTION}.{name}": array for name, array in kept.items()}
-        for name, tensor in ((_POWER, self.filter.power), (_AGAINST, self.filter.against)):
+        for name, tensor in ((_POWER, self.filter.power), (_BACKGROUND, self.filter.background)):
             if tensor is not None:
                 arrays[name] = tensor.numpy()
         settings = asdict(self.transforms.settings)
@@ -105,7 +104,7 @@ class QueryEncoder:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Return what :meth:`save` or an export has written."""
+        """Read a file that :meth:`save` or an export has written."""
         from safetensors import SafetensorError, safe_open
 
         check_file(Path(path))
@@ -120,7 +119,7 @@ class QueryEncoder:
                 TokenTransforms.from_arrays(arrays, settings),
                 QueryFilter(
                     _tensor(arrays, _POWER),
-                    _tensor(arrays, _AGAINST),
+                    _tensor(arrays, _BACKGROUND),
                     facts["share"],
                     facts["by_evidence"],
                 ),

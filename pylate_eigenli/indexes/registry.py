@@ -12,9 +12,11 @@ from typing import Any
 
 from ..errors import require
 
-ANN = {"faiss": "FaissBackend", "voyager": "VoyagerBackend"}
+ANN = {"faiss": "FaissBackend", "sketch": "SketchBackend", "voyager": "VoyagerBackend"}
 DATABASES = {"milvus": "MilvusDatabase", "qdrant": "QdrantDatabase"}
 """The classes of backends, by name."""
+BUILT_IN = frozenset({"exact", "sketch"})
+"""Backends that need no library."""
 _LIBRARIES = {"milvus": "pymilvus", "qdrant": "qdrant_client"}  # others are named as the backend
 
 
@@ -25,7 +27,7 @@ def type_of(name: str) -> Any:
 
 
 def options_of(name: str, options: Mapping[str, Any] | None) -> Any:
-    """Return options as the ``options_type`` of a backend; refuse those that it does not have."""
+    """Return options as the ``options_type`` of a backend; raise an error for unknown ones."""
     options_type = type_of(name).options_type
     known = [field.name for field in fields(options_type)]
     for option in options or {}:
@@ -39,10 +41,3 @@ def options_of(name: str, options: Mapping[str, Any] | None) -> Any:
 def library(name: str) -> Any:
     """Return the library behind a backend."""
     return require(_LIBRARIES.get(name, name), name, f"the {name} backend")
-
-
-def check_positive(**options: int | None) -> None:
-    """Refuse options that are neither None nor a positive integer."""
-    for name, value in options.items():
-        if value is not None and (not isinstance(value, int) or value < 1):
-            raise ValueError(f"{name} must be a positive integer, got {value!r}")

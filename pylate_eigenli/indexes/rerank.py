@@ -1,4 +1,4 @@
-"""The second stage of a search: candidates scored exactly, from whatever the index keeps."""
+"""The second stage of a search: exact scores of candidates, from what the index keeps of them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..errors import check_choice
 from ..spectral.background import Queries
-from ..spectral.settings import check_choice
 from ..storage import DocumentId
 from ..tokens import TokenBatch, collect
 from ..vectors.packing import pack_queries
@@ -28,7 +28,7 @@ TokensOf = Callable[[list[DocumentId]], Sequence[Any]]
 
 
 def check_rerank(rerank: str, settings: SVSettings, tokens_of: TokensOf | None) -> None:
-    """Refuse a way of re-ranking that is unknown or that the index keeps nothing for."""
+    """Raise an error if a way of re-ranking is unknown, or the index keeps nothing for it."""
     check_choice("rerank", rerank, get_args(Rerank))
     has_tokens = settings.keep_tokens != "none" or tokens_of is not None
     if rerank == "maxsim" and not has_tokens:
@@ -55,10 +55,10 @@ class Reranker:
 
     def scores(self, query: int, rows: Rows, documents: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the scores of chosen documents for a query. Shape: (documents,), float32."""
-        tokens, against = self._tokens[query], self.queries.against_query(query)
+        tokens, background = self._tokens[query], self.queries.background_of(query)
         if self.by == "eigenli" and columns.has_bases(rows):
             bases, floors = columns.bases(rows), columns.floors(rows)
-            return subspace_scores(bases, rows.offsets, floors, documents, tokens, against)
+            return subspace_scores(bases, rows.offsets, floors, documents, tokens, background)
         if self.by == "maxsim" and columns.has_tokens(rows):
             return maxsim_scores(columns.tokens(rows), rows.offsets, documents, tokens)
         batch = self._documents(rows, documents)

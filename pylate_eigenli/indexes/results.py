@@ -1,4 +1,4 @@
-"""What searches find: documents by their global rows in files, or by their ids."""
+"""Results of searches: documents by their global rows in files, or by their ids."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
     @classmethod
     def nothing(cls) -> Found:
-        """Return that no document was found."""
+        """Return an empty result."""
         return cls([], np.empty(0, np.float32))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What indexes are made with: kept in their manifests and fixed from the first document on."""
+"""Settings of indexes: stored in their manifests and fixed from the first document on."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Literal, get_args
 from numpy.typing import ArrayLike
 from typing_extensions import Self, TypedDict
 
+from ..errors import check_choice
 from ..spectral.filters import SpectralFilter
 from ..spectral.settings import (
     Centering,
     Preset,
     SpectralSettings,
-    check_choice,
     check_unchanged,
 )
 from ..spectral.subspace import ShortDocuments
 from ..vectors.quantization import VECTOR_DTYPES, VectorDtype
 from ..vectors.rows import ROW_DTYPES, RowDtype
-from .registry import ANN, DATABASES, library, options_of, type_of
+from .registry import ANN, BUILT_IN, DATABASES, library, options_of, type_of
 
 KeepTokens = Literal["none", "float16", "int8"]
 Kept = Literal["tokens", "bases"]
@@ -42,7 +42,7 @@ class SpectralOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class _IndexSettings(SpectralSettings):
-    """What both kinds of index are made with."""
+    """Settings of both kinds of index."""
 
     @property
     def kept(self) -> Kept | None:
@@ -50,7 +50,7 @@ class _IndexSettings(SpectralSettings):
         return "bases"
 
     def check_kept(self, wanted: Kept) -> None:
-        """Refuse to read rows of documents that are not kept."""
+        """Raise an error if rows of documents are not kept."""
         if self.kept != wanted:
             elsewhere = {
                 "bases": ": index.bases(ids) returns them",
@@ -66,7 +66,7 @@ class _IndexSettings(SpectralSettings):
 
 @dataclass(frozen=True)
 class Settings(_IndexSettings):
-    """What an :class:`pylate_eigenli.EigenLIIndex` is made with.
+    """Settings of an :class:`pylate_eigenli.EigenLIIndex`.
 
     Examples
     --------
@@ -83,7 +83,7 @@ class Settings(_IndexSettings):
 
 @dataclass(frozen=True)
 class SVSettings(_IndexSettings):
-    """What an :class:`pylate_eigenli.EigenLISVIndex` is made with.
+    """Settings of an :class:`pylate_eigenli.EigenLISVIndex`.
 
     Examples
     --------
@@ -111,6 +111,7 @@ class SVSettings(_IndexSettings):
             )
         if self.backend != "exact":
             options_of(self.backend, self.backend_options)
+        if self.backend not in BUILT_IN:
             library(self.backend)
 
     @property
@@ -125,10 +126,7 @@ class SVSettings(_IndexSettings):
         return "bases" if self.keep_bases else None
 
     def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
-        """Return the settings of an index that exists, for somebody who opens it.
-
-        Options of the backend that only searches depend on are theirs to choose, too.
-        """
+        """As for both kinds of index; options of the backend for searches may change too."""
         rest = dict(wanted)
         if "backend" in rest:  # told first: the dtype of a database follows from its name
             check_unchanged(where, "backend", self.backend, rest["backend"])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import Self, Unpack
 
+from ..errors import check_positive
 from ..scores.interface import RerankResult
 from ..spectral.background import Queries
 from ..storage import Snapshot
@@ -19,9 +20,7 @@ from .base import DocumentIndex
 from .codecs import VectorCodec
 from .databases.documents import DatabaseDocuments
 from .documents import SearchRequest, Subset
-from .inputs import checked_k
 from .local_documents import LocalDocuments
-from .registry import check_positive
 from .rerank import Rerank, Reranker, TokensOf, check_rerank
 from .settings import KeepTokens, SpectralOptions, SVSettings
 from .vector_search import VectorSearch
@@ -191,7 +190,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         n_candidates: int | None = None,
     ) -> SearchRequest:
         wanted = rerank or self.rerank
-        check_positive(n_candidates=n_candidates)
+        check_positive(or_none=True, n_candidates=n_candidates)
         check_rerank(wanted, self._collection.settings(state), self.tokens_of)
         reranker = None
         if wanted != "none":
@@ -216,9 +215,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
 
         For a database the scan fetches all vectors.
         """
+        check_positive(k=k)
         state = self._snapshot
         queries = self._queries(state, queries_embeddings, None, None)
-        request = SearchRequest(queries, checked_k(k), n_candidates=max(self.n_candidates, k))
+        request = SearchRequest(queries, int(k), n_candidates=max(self.n_candidates, k))
         found = self._documents.search(state, request, None)
         truth = self._documents.search(state, replace(request, exact=True), None)
         shares = [

@@ -1,4 +1,4 @@
-"""Models as indexes use them: queries and documents in, an array of token embeddings each out."""
+"""Models as indexes use them: queries and documents in, token embeddings out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .fingerprint import fingerprint_of
 
+Embeddings: TypeAlias = list[NDArray[np.float32]]
+"""An array of shape (tokens, d) for each text or image."""
 Advance = Callable[[int], object]
 """Called with the number of documents encoded since the last call."""
 
@@ -55,13 +57,11 @@ class Encoder(Protocol):
     def load(self) -> None:
         """Load the model now rather than at its first use."""
 
-    def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Encode queries. Shape of each: (tokens, d), float32."""
+    def encode_queries(self, queries: Sequence[str]) -> Embeddings:
+        """Encode queries."""
 
-    def encode_documents(
-        self, documents: Sequence[Any], advance: Advance = ignore
-    ) -> list[NDArray[np.float32]]:
-        """Encode documents. Shape of each: (tokens, d), float32."""
+    def encode_documents(self, documents: Sequence[Any], advance: Advance = ignore) -> Embeddings:
+        """Encode documents; ``advance`` is called with the number of encoded ones."""
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:
         """Return the token that each row of a query's embeddings belongs to."""

@@ -27,10 +27,10 @@ _SETTINGS = [
 
 
 def fingerprint(model: Any, name: str = "") -> str:
-    """Return the fingerprint of a loaded model: of all its weights, and of its settings.
+    """Return the fingerprint of all weights and settings of a loaded model.
 
-    The model is one of PyLate, of torch, or has such a model as its attribute ``model``. Its name or
-    path stands for the weights of one that has none.
+    The model is one of PyLate or of torch, or has one as its attribute ``model``. For others, the
+    name or path stands for the weights.
 
     Examples
     --------

@@ -6,18 +6,13 @@ from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .encoder import Advance, LazyEncoder, ignore
+from .encoder import Advance, Embeddings, LazyEncoder, ignore
 from .text_models import TextModel, adapted, load_model
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _CHUNK = 32  # texts per call, the batch size of both libraries; progress is reported after each
-
-Encode = Callable[[Sequence[str]], list[NDArray[np.float32]]]
 
 
 class TextEncoder(LazyEncoder[TextModel]):
@@ -55,15 +50,13 @@ class TextEncoder(LazyEncoder[TextModel]):
         with self._in_use:
             return self._model.tokenizer
 
-    def encode_documents(
-        self, documents: Sequence[str], advance: Advance = ignore
-    ) -> list[NDArray[np.float32]]:
+    def encode_documents(self, documents: Sequence[str], advance: Advance = ignore) -> Embeddings:
         return encode_in_chunks(partial(self._encode, is_query=False), documents, advance)
 
-    def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
+    def encode_queries(self, queries: Sequence[str]) -> Embeddings:
         return encode_in_chunks(partial(self._encode, is_query=True), queries)
 
-    def _encode(self, texts: Sequence[str], is_query: bool) -> list[NDArray[np.float32]]:
+    def _encode(self, texts: Sequence[str], is_query: bool) -> Embeddings:
         # Locked for one chunk, so that queries of other threads need not wait for all documents.
         with self._in_use:
             return self._model.encode(texts, is_query=is_query)
@@ -76,14 +69,14 @@ class TextEncoder(LazyEncoder[TextModel]):
 
 
 def encode_in_chunks(
-    encode: Encode, texts: Sequence[str], advance: Advance = ignore
-) -> list[NDArray[np.float32]]:
+    encode: Callable[[Sequence[str]], Embeddings], texts: Sequence[str], advance: Advance = ignore
+) -> Embeddings:
     """Encode texts of similar length together, to save padding; return them in their order."""
-    order = sorted(range(len(texts)), key=lambda position: len(texts[position]), reverse=True)
-    embeddings: dict[int, NDArray[np.float32]] = {}
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]), reverse=True)
+    embeddings: Embeddings = []
     for start in range(0, len(order), _CHUNK):
         chunk = order[start : start + _CHUNK]
-        encoded = encode([texts[position] for position in chunk])
-        embeddings.update(zip(chunk, encoded, strict=True))
+        embeddings += encode([texts[i] for i in chunk])
         advance(len(chunk))
-    return [embeddings[position] for position in range(len(texts))]
+    by_position = dict(zip(order, embeddings, strict=True))
+    return [by_position[i] for i in range(len(texts))]

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import missing
+from .encoder import Embeddings
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -38,10 +38,8 @@ class TextModel(ABC):
         self.model = model
 
     @abstractmethod
-    def encode(
-        self, inputs: Sequence[Any], *, is_query: bool, **options: Any
-    ) -> list[NDArray[np.float32]]:
-        """Encode queries or documents. Shape of each: (tokens, d), float32."""
+    def encode(self, inputs: Sequence[Any], *, is_query: bool, **options: Any) -> Embeddings:
+        """Encode queries or documents."""
 
     @property
     @abstractmethod
@@ -75,9 +73,7 @@ class ColBERTModel(TextModel):
     (3, 26)
     """
 
-    def encode(
-        self, inputs: Sequence[Any], *, is_query: bool, **options: Any
-    ) -> list[NDArray[np.float32]]:
+    def encode(self, inputs: Sequence[Any], *, is_query: bool, **options: Any) -> Embeddings:
         options = {"show_progress_bar": False, **options}
         return _arrays(self.model.encode(list(inputs), is_query=is_query, **options))
 
@@ -100,9 +96,7 @@ class ColBERTModel(TextModel):
 class MultiVectorModel(TextModel):
     """sentence-transformers' ``MultiVectorEncoder``, whose tensors are on the model's device."""
 
-    def encode(
-        self, inputs: Sequence[Any], *, is_query: bool, **options: Any
-    ) -> list[NDArray[np.float32]]:
+    def encode(self, inputs: Sequence[Any], *, is_query: bool, **options: Any) -> Embeddings:
         encode = self.model.encode_query if is_query else self.model.encode_document
         # Arrays leave the device batch by batch.
         options = {"show_progress_bar": False, **options, "convert_to_numpy": True}
@@ -134,7 +128,7 @@ def adapted(model: Any) -> TextModel:
 
 
 def takes_lists(model: Any) -> bool:
-    """Return whether a model has the ``encode`` of PyLate's, for queries and documents."""
+    """Return whether a model has PyLate's ``encode(texts, is_query=...)``."""
     encode = getattr(model, "encode", None)
     return encode is not None and "is_query" in inspect.signature(encode).parameters
 
@@ -292,5 +286,5 @@ def quiet_transformers() -> Iterator[None]:
             reports.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
-def _arrays(embeddings: Any) -> list[NDArray[np.float32]]:
+def _arrays(embeddings: Any) -> Embeddings:
     return [np.asarray(tokens, np.float32) for tokens in embeddings]

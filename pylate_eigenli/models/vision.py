@@ -7,13 +7,13 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from tqdm.auto import tqdm
 
+from ..errors import check_positive
 from . import vision_loaders as loaders
+from .encoder import Embeddings
 
 
 class VisionColBERT:
@@ -160,10 +160,9 @@ class VisionColBERT:
         prepare: Callable[[list[Any]], Any],
         batch_size: int,
         show_progress_bar: bool,
-    ) -> list[NDArray[np.float32]]:
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be positive, got {batch_size}")
-        results: list[NDArray[np.float32]] = []
+    ) -> Embeddings:
+        check_positive(batch_size=batch_size)
+        results: Embeddings = []
         remaining = iter(inputs)
         with tqdm(
             total=len(inputs) if isinstance(inputs, Sized) else None,

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from .encoder import Advance, LazyEncoder, ignore
+from .encoder import Advance, Embeddings, LazyEncoder, ignore
 
 if TYPE_CHECKING:
     from .vision import VisionColBERT
@@ -43,11 +40,8 @@ class VisionEncoder(LazyEncoder["VisionColBERT"]):
         with quiet_transformers():
             return VisionColBERT(self.name, **self._options)
 
-    def encode_documents(
-        self, documents: Sequence[Any], advance: Advance = ignore
-    ) -> list[NDArray[np.float32]]:
-        """Encode PIL images. Shape of each: (tokens, d), float32."""
-        embeddings: list[NDArray[np.float32]] = []
+    def encode_documents(self, documents: Sequence[Any], advance: Advance = ignore) -> Embeddings:
+        embeddings: Embeddings = []
         for begin in range(0, len(documents), self.batch_size):
             batch = documents[begin : begin + self.batch_size]
             with self._in_use:
@@ -55,9 +49,9 @@ class VisionEncoder(LazyEncoder["VisionColBERT"]):
             advance(len(batch))
         return embeddings
 
-    def encode_queries(self, queries: Sequence[str]) -> list[NDArray[np.float32]]:
+    def encode_queries(self, queries: Sequence[str]) -> Embeddings:
         with self._in_use:
-            embeddings: list[NDArray[np.float32]] = self._model.encode(queries)
+            embeddings: Embeddings = self._model.encode(queries)
         return embeddings
 
     def query_tokens(self, queries: Sequence[str]) -> list[list[str]]:

@@ -1,7 +1,8 @@
 """Loaders of multi-vector vision models, chosen by the configuration of a checkpoint.
 
 There are three kinds of checkpoints: for transformers' own retrieval classes, for colpali-engine
-(whole models, or LoRA adapters of a base model), and with their own code. The ``model_type`` of ``config.json`` tells which classes read a checkpoint.
+(whole models, or LoRA adapters of a base model), and with their own code. The ``model_type`` of
+``config.json`` tells which classes read a checkpoint.
 
 TomoroAI's ColQwen3 (``model_type`` "colqwen3") has its own code, written for transformers 4. It is
 colpali-engine's ColQwen3 with other names of the weights, and this module loads it as such.
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..errors import require
+from ..errors import check_positive, require
 
 VISION = ("vision", "reading pages and images")
 """The extra with the libraries, and the purpose that errors name."""
@@ -180,8 +181,7 @@ def _load_processor(
 
 def _limit_visual_tokens(image_processor: Any, limit: int, name: str) -> None:
     """Scale images down to at most ``limit`` tokens."""
-    if limit < 1:
-        raise ValueError(f"max_visual_tokens must be positive, got {limit}")
+    check_positive(max_visual_tokens=limit)
     size = dict(image_processor.size)
     if not hasattr(image_processor, "merge_size") or "longest_edge" not in size:
         raise ValueError(f"{name} has no limit on visual tokens: leave max_visual_tokens out")

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ..tokens import TokenBatch
 
@@ -20,6 +22,9 @@ _DOCUMENT_TOKENS = 2048
 
 def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.float32]:
     """Score every query against every document. Shape: (queries, documents), float32.
+
+    Tokens of both in bfloat16 are multiplied as they are, which is several times as fast where the
+    processor can do it, and rounds every product to 8 bits.
 
     Examples
     --------
@@ -37,14 +42,19 @@ def maxsim_scores(queries: TokenBatch, documents: TokenBatch) -> NDArray[np.floa
     scores = np.empty((len(queries), len(documents)), np.float32)
     for first, last in row_ranges(queries.offsets, _QUERY_TOKENS):
         bounds = queries.offsets[first : last + 1]
-        q = query_tokens[int(bounds[0]) : int(bounds[-1])].float()
+        q = _factor(query_tokens[int(bounds[0]) : int(bounds[-1])])
         query_starts = bounds[:-1] - bounds[0]
         for begin, end in row_ranges(documents.offsets, _DOCUMENT_TOKENS):
             bounds = documents.offsets[begin : end + 1]
-            d = document_tokens[int(bounds[0]) : int(bounds[-1])].float()
-            best = np.maximum.reduceat((q @ d.mT).numpy(), bounds[:-1] - bounds[0], axis=1)
+            d = _factor(document_tokens[int(bounds[0]) : int(bounds[-1])])
+            products = (q @ d.mT).float().numpy()
+            best = np.maximum.reduceat(products, bounds[:-1] - bounds[0], axis=1)
             np.add.reduceat(best, query_starts, axis=0, out=scores[first:last, begin:end])
     return scores
+
+
+def _factor(tokens: Tensor) -> Tensor:
+    return tokens if tokens.dtype == torch.bfloat16 else tokens.float()
 
 
 def row_ranges(offsets: NDArray[np.int64], rows: int) -> Iterator[tuple[int, int]]:

@@ -18,7 +18,7 @@ from ..spectral.subspace import ShortDocuments, compress
 from ..tokens import collect, pad
 
 
-def as_given(x: Tensor) -> torch.autocast:
+def without_autocast(x: Tensor) -> torch.autocast:
     """Return a context in which torch computes in the dtype of x, even under autocast.
 
     Trainers call scorers under autocast, and no eigensolver supports its half precision.
@@ -44,7 +44,7 @@ def moments_of(vectors: Any, mask: Any, names: str = "embeddings", ndim: int = 0
                 f"{names} have the shape {tuple(x.shape)}, but their mask {tuple(mask.shape)}"
             )
         x = x * mask.to(x.dtype).unsqueeze(-1)
-    with as_given(x):
+    with without_autocast(x):
         return x.mT @ x
 
 
@@ -82,7 +82,7 @@ def eigenli_scores(
     queries = moments_of(queries_embeddings, queries_mask, "queries_embeddings", 3)
     documents = moments_of(documents_bases, documents_mask, "documents_bases", 3)
     _check_dimensions(queries, documents)
-    with as_given(queries):
+    with without_autocast(queries):
         return queries.flatten(1) @ documents.flatten(1).to(queries).mT
 
 
@@ -141,7 +141,7 @@ def eigenli_kd_scores(
     _check_dimensions(queries, documents)
     if len(queries) != len(documents):
         raise ValueError(f"{len(queries)} queries, but candidates of {len(documents)}")
-    with as_given(queries):
+    with without_autocast(queries):
         return torch.einsum("aij,abij->ab", queries, documents.to(queries))
 
 

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ..errors import missing
-from ..spectral.subspace import check_k, compress
+from ..errors import check_positive, missing
+from ..spectral.subspace import compress
 
 __all__ = ["EigenLITokenPooling"]
 
@@ -50,7 +50,7 @@ class EigenLITokenPooling(BaseTokenPooling):  # type: ignore[misc]
 
     def __init__(self, k: int = 32, *, tasks: str | list[str] | None = None) -> None:
         super().__init__(tasks=tasks)
-        check_k(k, None)
+        check_positive(k=k)
         self.k = k
 
     def pool_one(self, embedding: Tensor, **_: Any) -> Tensor:

@@ -16,11 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..errors import check_choice, check_positive
 from ..spectral.background import shares_by_evidence
-from ..spectral.settings import PRESETS, Preset, check_choice
+from ..spectral.settings import PRESETS, Preset
 from ..spectral.standardise import CONSTANT
 from ..tokens import pad
-from .scores import as_given, moments_of, paired_scores
+from .scores import moments_of, paired_scores, without_autocast
 
 _BISECTIONS = 60
 
@@ -155,8 +156,7 @@ class EigenLIScores:
         distillation: bool = False,
         preset: Preset = "paper",
     ) -> None:
-        if k < 1:
-            raise ValueError(f"k must be a positive integer, got {k!r}")
+        check_positive(k=k)
         if sharpness <= 0:
             raise ValueError(f"sharpness must be positive, got {sharpness!r}")
         self.k = k
@@ -195,7 +195,9 @@ class EigenLIScores:
         if options["standardise"]:
             queries_embeddings = _standardised(queries_embeddings, queries_mask)
             documents_embeddings = _standardised(documents_embeddings, documents_mask)
-        queries = _against(moments_of(queries_embeddings, queries_mask), options["background"])
+        queries = _without_background(
+            moments_of(queries_embeddings, queries_mask), options["background"]
+        )
         moments = moments_of(documents_embeddings, documents_mask)
         if moments.ndim not in (3, 4):
             raise ValueError(
@@ -205,12 +207,12 @@ class EigenLIScores:
         d = moments.shape[-1]
         if self.k > d:
             raise ValueError(f"k={self.k} is too large: the tokens have only d={d} dimensions")
-        with as_given(moments):
+        with without_autocast(moments):
             if options["filter"] == "ridge":
                 documents = ridge(moments).reshape(-1, d, d)
             else:
                 projectors = smooth_projector(moments.reshape(-1, d, d), self.k, self.sharpness)
-                documents = self._credited(projectors)
+                documents = self._with_floor(projectors)
             if moments.ndim == 3:
                 return paired_scores(queries, documents)
             if self.distillation:
@@ -221,7 +223,7 @@ class EigenLIScores:
         """Return the settings, which sentence-transformers writes into the card of a model."""
         return dict(vars(self))
 
-    def _credited(self, projectors: Tensor) -> Tensor:
+    def _with_floor(self, projectors: Tensor) -> Tensor:
         """Add the floor of short documents, as an index with ``short_documents="fill"`` does."""
         d = projectors.shape[-1]
         if self.k == d:
@@ -246,7 +248,7 @@ def _standardised(embeddings: Any, mask: Any) -> Tensor:
     return torch.cat([centred / energy.sqrt(), CONSTANT * present.to(x.dtype)], dim=-1)
 
 
-def _against(queries: Tensor, share: float) -> Tensor:
+def _without_background(queries: Tensor, share: float) -> Tensor:
     """Subtract from each query (n, d, d) the mean moment of all, by its trace and its evidence."""
     if not share:
         return queries

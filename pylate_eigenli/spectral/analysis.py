@@ -13,13 +13,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import require
+from ..errors import check_positive, require
 from ..tokens import TokenBatch, collect, split_items
 from .sampling import sample_items
 from .settings import Preset
 
 _LONGEST = 8
-_FEW = 0.1  # share of documents shorter than k that goes without saying
+_FEW = 0.1  # share of documents shorter than k up to which the reason does not mention them
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class Analysis:
     shorter
         For each k, the share of documents with fewer than k tokens.
     k, preset
-        Recommended settings. The preset ``"plus"`` wants a sample of queries: see
-        :meth:`pylate_eigenli.EigenLIIndex.fit_queries`.
+        Recommended settings.
     reason
         The reason for the recommendation.
 
@@ -126,8 +125,7 @@ def analyze(documents_embeddings: Any, sample: int = 1000, seed: int = 0) -> Ana
     >>> found.dim, found.energy[16]
     (16, 1.0)
     """
-    if sample < 1:
-        raise ValueError(f"sample must be positive, got {sample}")
+    check_positive(sample=sample)
     longest: list[Any] = []
     documents = _recording_longest(split_items(documents_embeddings), longest)
     drawn = sample_items(documents, sample, seed)
@@ -188,8 +186,7 @@ def _recommend(
 ) -> tuple[int, str]:
     """Return the recommended k and the reason.
 
-    Subspaces of more than a third of all dimensions stop telling documents apart, whatever share of
-    the energy they hold.
+    Subspaces of more than a third of all dimensions no longer tell documents apart.
     """
     k = max((k for k in energy if 3 * k <= d), default=max(d // 3, 1))
     reason = (

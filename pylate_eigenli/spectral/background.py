@@ -1,9 +1,8 @@
 """The background of a collection, and its use in queries: spectral idf and subtraction.
 
-The background G is the mean of the documents' matrices (of their projectors, if the filter is
-hard). v'Gv is the share of the documents that hold the direction v, in other words its document
-frequency. G stays exact while the collection changes: adding a document adds its matrix, removing
-a document subtracts it.
+The background G is the mean of the documents' matrices, which are projectors if the filter is hard.
+v'Gv is the document frequency of a direction v: the share of the documents that hold it. G stays
+exact while the collection changes: adding a document adds its matrix, removing it subtracts it.
 
 Searches apply the background to queries only, in two ways:
 
@@ -14,10 +13,10 @@ Searches apply the background to queries only, in two ways:
     trace 1. A document no longer gains from the part of its score that it would have for any
     query, so long documents with large subspaces lose their advantage.
 
-What a long document gains by its length grows with every token of the query. That long documents
-are relevant more often is worth the same for every query, however long. So the share b that is
-subtracted grows with the evidence of the query, the number r of its independent tokens:
-b = r / (r + e). Standardised tokens can be counted like that; others have too much in common.
+With every token of a query, long documents gain more by their length alone. That they are relevant
+more often is worth the same for all queries. So the share b grows with the evidence of the query,
+the number r of its independent tokens: b = r / (r + e). Only standardised tokens can be counted like
+that; others have too much in common.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from torch import Tensor
 from ..tokens import TokenBatch
 
 _FLOOR = 1e-6  # share of the trace; bounds the idf of directions that no document holds
-_USUAL_EVIDENCE = 9.0  # independent tokens of a query that loses just the share asked for
+_USUAL_EVIDENCE = 9.0  # independent tokens of a query that loses exactly the given share
 
 
 @dataclass(frozen=True)
@@ -43,56 +42,55 @@ class Queries:
     """Queries with spectral idf and background subtraction applied.
 
     ``plain`` has the original tokens, ``tokens`` those to compare with subspaces. The rows g_i of
-    ``against`` (d, d) are subtracted: the moment of a query loses sum_i g_i g_i' times the mass of
+    ``background`` (d, d) are subtracted: the moment of a query loses sum_i g_i g_i' times the mass of
     the query, sum_i |q_i|^2, times its share in ``shares`` (queries,).
     """
 
     plain: TokenBatch
     tokens: TokenBatch
-    against: Tensor | None = None
+    background: Tensor | None = None
     shares: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.plain)
 
     def highest_scores(self) -> NDArray[np.float64]:
-        """Return the highest score that any document could have for each query. Shape: (queries,).
+        """Return the highest score that a document can have for each query. Shape: (queries,).
 
-        The score is the inner product of the query's moment, less the background, with the matrix
-        of a document, whose eigenvalues lie between 0 and 1. It is highest where that matrix is the
-        projector on the positive part: then it is the sum of the positive eigenvalues. Without a
-        background that is the mass of the query.
+        It is the sum of the positive eigenvalues of the query's moment less the background: the
+        matrix of a document has eigenvalues from 0 to 1. Without a background it is the mass of
+        the query.
         """
         highest = []
         for query, tokens in enumerate(self.tokens):
             moment = tokens.double().mT @ tokens.double()
-            against = self.against_query(query)
-            if against is not None:
-                rows = against.double()
+            background = self.background_of(query)
+            if background is not None:
+                rows = background.double()
                 moment -= torch.trace(moment) * (rows.mT @ rows)
             highest.append(float(torch.linalg.eigvalsh(moment).clamp_min(0).sum()))
         return np.array(highest)
 
-    def against_query(self, query: int) -> Tensor | None:
+    def background_of(self, query: int) -> Tensor | None:
         """Return the rows that one query loses per unit of its mass; None without a background."""
-        if self.against is None or self.shares is None:
+        if self.background is None or self.shares is None:
             return None
-        return self.against * self.shares[query].sqrt()
+        return self.background * self.shares[query].sqrt()
 
     def alone(self, part: slice) -> Queries:
-        """Return each of some tokens as a query of its own, whose score is its contribution."""
+        """Return a query for each of some tokens; its score is the contribution of the token."""
         plain, tokens = self.plain.tokens[part], self.tokens.tokens[part]
         offsets = np.arange(len(plain) + 1, dtype=np.int64)
         shares = None if self.shares is None else self.shares[self.tokens.owners[part]]
         return Queries(
-            TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.against, shares
+            TokenBatch(plain, offsets), TokenBatch(tokens, offsets), self.background, shares
         )
 
     def chosen(self, queries: list[int]) -> Queries:
         """Return some of the queries."""
         shares = None if self.shares is None else self.shares[queries]
         return Queries(
-            self.plain.chosen(queries), self.tokens.chosen(queries), self.against, shares
+            self.plain.chosen(queries), self.tokens.chosen(queries), self.background, shares
         )
 
 
@@ -100,22 +98,22 @@ class Queries:
 class QueryFilter:
     """Spectral idf and background subtraction for the queries of one collection.
 
-    ``power`` is G^-a (d, d), None for the identity; see :class:`Queries` for ``against``. All
+    ``power`` is G^-a (d, d), None for the identity; see :class:`Queries` for ``background``. All
     queries lose the same share of the background, or, ``by_evidence``, each by its evidence.
     """
 
     power: Tensor | None = None
-    against: Tensor | None = None
+    background: Tensor | None = None
     share: float = 0.0
     by_evidence: bool = False
 
     def __call__(self, plain: TokenBatch, queries: TokenBatch) -> Queries:
-        """Apply the filter to queries, given the original ones too; float32 on the CPU."""
+        """Filter transformed queries, float32 on the CPU; ``plain`` are the original ones."""
         if self.power is not None:
             # One product per query, so that the rest of a batch does not change its last bits.
             weighed = torch.cat([query @ self.power for query in queries])
             queries = TokenBatch(weighed, queries.offsets)
-        if self.against is None:
+        if self.background is None:
             return Queries(plain, queries)
         shares = torch.full((len(queries),), self.share)
         if self.by_evidence:
@@ -124,7 +122,7 @@ class QueryFilter:
             grams = (query.numpy() @ query.numpy().T for query in queries)
             parts = [shares_by_evidence(torch.from_numpy(gram)[None], self.share) for gram in grams]
             shares = torch.cat(parts)
-        return Queries(plain, queries, self.against, shares)
+        return Queries(plain, queries, self.background, shares)
 
 
 @dataclass(frozen=True)
@@ -173,25 +171,25 @@ class Background:
         """The mean matrix of a document. Shape: (d, d)."""
         return self.total / max(self.documents, 1)
 
-    def query_filter(self, idf: float, background: float, by_evidence: bool = False) -> QueryFilter:
-        """Return the filter for an idf with the exponent a and the share b of the background.
+    def query_filter(self, idf: float, share: float, by_evidence: bool = False) -> QueryFilter:
+        """Return the filter for the exponent a of the idf and the share b of the background.
 
         ``by_evidence``, b is the share of a usual query, and others lose more or less.
         """
         trace = float(np.trace(self.total))
-        if (not idf and not background) or trace <= 0:
+        if (not idf and not share) or trace <= 0:
             return QueryFilter()
         values, vectors = np.linalg.eigh(self.total / trace)
         values = np.maximum(values, _FLOOR)
-        power = against = None
+        power = background = None
         if idf:
             # The symmetric power keeps tokens in their own basis.
             power = torch.from_numpy((vectors * values**-idf) @ vectors.T).float()
-        if background:
+        if share:
             left = values ** (1 - 2 * idf)
             rows = (vectors * np.sqrt(left / left.sum())).T
-            against = torch.from_numpy(rows).float().contiguous()
-        return QueryFilter(power, against, background, by_evidence)
+            background = torch.from_numpy(rows).float().contiguous()
+        return QueryFilter(power, background, share, by_evidence)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Background:
@@ -208,11 +206,11 @@ class Background:
 
 
 def shares_by_evidence(moments: Tensor, share: float) -> Tensor:
-    """Return the share of the background that queries lose, given the moments of their tokens.
+    """Return the share of the background that each query loses, given the moments of their tokens.
 
-    A query of nine independent tokens loses the share asked for, a shorter one less, a longer one
-    more. tr(M)^2 / tr(M^2) counts independent tokens: n orthogonal tokens of equal length are n,
-    and copies of a token, such as the mask tokens that fill up queries, are one.
+    A query of nine independent tokens loses the given share, a shorter one less, a longer one more.
+    tr(M)^2 / tr(M^2) counts independent tokens: n orthogonal tokens of equal length are n, and
+    copies of a token, such as the mask tokens that fill up queries, are one.
 
     Examples
     --------
@@ -221,7 +219,7 @@ def shares_by_evidence(moments: Tensor, share: float) -> Tensor:
     """
     tiny = torch.finfo(moments.dtype).tiny
     traces = moments.diagonal(dim1=-2, dim2=-1).sum(-1).clamp_min(tiny)
-    # Of trace 1 first: the squares of the moments of long tokens would overflow.
+    # Divided by the traces first: the squares of large moments overflow.
     squares = (moments / traces[..., None, None]).square().sum((-1, -2)).clamp_min(tiny)
     return share / (share + (1 - share) * _USUAL_EVIDENCE * squares)
 

@@ -28,7 +28,7 @@ from ..tokens import TokenBatch
 
 Weights: TypeAlias = NDArray[np.float64]
 
-_NO_ENERGY = 1e-12  # of a document whose tokens all equal the mean, in tokens
+_NO_ENERGY = 1e-12  # in place of zero, for a document whose tokens all equal the mean
 
 
 @dataclass(frozen=True)
@@ -188,10 +188,9 @@ class Soft(Saturating):
 class Ridge(Saturating):
     """Weights directions by their energy in tokens: the energy of n tokens gets n / (n + t).
 
-    A token has the energy 1, its usual squared length: that of a unit vector, or the mean over the
-    collection if tokens are standardised. In a short document every token has a large share of the
-    energy, so :class:`Soft` weights it too high. The energy depends neither on the length of the
-    document nor on d, and tokens that say little count little.
+    The energy of a token is its squared length: 1 for unit vectors, and 1 on average if tokens are
+    standardised. In a short document every token has a large share of the energy, so :class:`Soft`
+    weights it too high. The energy itself depends neither on the length of the document nor on d.
 
     Parameters
     ----------

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from typing_extensions import Self
 
+from ..errors import check_choice, check_positive
 from ..tokens import TokenBatch
 from .filters import SpectralFilter, as_filter
-from .subspace import ShortDocuments, check_k, check_short_documents
+from .subspace import ShortDocuments
 
 Preset = Literal["auto", "plus", "paper"]
 Centering = Literal["none", "both", "documents"]
@@ -49,7 +50,7 @@ class SpectralSettings:
     auto: bool = False
 
     def __post_init__(self) -> None:
-        check_k(self.k, None)
+        check_positive(k=self.k)
         # NumPy numbers and lists become plain values, for JSON and for comparisons.
         mean = None if self.corpus_mean is None else tuple(map(float, self.corpus_mean))
         numbers = {"k": int(self.k), "idf": float(self.idf), "background": float(self.background)}
@@ -57,7 +58,7 @@ class SpectralSettings:
             object.__setattr__(self, name, value)
         if not np.isfinite(mean or 0).all():
             raise ValueError("corpus_mean contains NaN or infinite values")
-        check_short_documents(self.short_documents)
+        check_choice("short_documents", self.short_documents, get_args(ShortDocuments))
         as_filter(self.filter)
         check_choice("centering", self.centering, get_args(Centering))
         if self.standardise and (mean is not None or self.centering != "none"):
@@ -68,9 +69,10 @@ class SpectralSettings:
         check_query_options(self.idf, self.background)
 
     def opened_with(self, wanted: Mapping[str, Any], where: object) -> Self:
-        """Return the settings of the existing index ``where`` that is opened with some options.
+        """Return the settings of an existing index, opened with the options ``wanted``.
 
-        Options of searches override the stored values. All other options must equal them.
+        Options of searches override the stored values. All others must equal them; errors call
+        the index ``where``.
         """
         chosen = {}
         for name, value in wanted.items():
@@ -109,12 +111,6 @@ def check_unchanged(where: object, name: str, made: object, value: object) -> No
             "it is, make another one of it with index.convert(...) (`eigenli convert`), or start "
             "again with override=True (--override)"
         )
-
-
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
-    """Raise an error if a value is not one of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def check_query_options(idf: float, background: float) -> None:

@@ -30,8 +30,10 @@ from .background import Background
 CONSTANT = 0.25
 """The appended coordinate, in units of the root mean square length of a standardised token."""
 
-_PRIOR_DOCUMENTS = 8  # with the mean zero: one first document must not set the mean of all
-_PRIOR_TOKENS = 32  # with the mean of the documents: few tokens of a query are mostly its topic
+# As if so many documents had the mean zero: a single first document must not set the mean of all.
+_PRIOR_DOCUMENTS = 8
+# As if a query had so many tokens of the documents' mean: its own few are mostly about its topic.
+_PRIOR_TOKENS = 32
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ class TokenStatistics:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], dim: int) -> TokenStatistics:
-        """Return the statistics of tokens that :meth:`to_arrays` made arrays of."""
+        """Invert :meth:`to_arrays` for tokens of dimension ``dim``."""
         count = int(arrays["count"][0])
         total, moment = (np.array(arrays[name], np.float64) for name in ("total", "moment"))
         if count < 0 or total.shape != (dim,) or moment.shape != (dim, dim):
@@ -113,9 +115,9 @@ class Standardise:
         The mean document token; None before the first documents. Shape: (d,), float64.
     scale
         The root mean square distance of document tokens from the centre.
-    held
+    of_documents
         Statistics of the tokens of all documents that were ever added.
-    asked
+    of_queries
         Statistics of query tokens, if any queries are known.
 
     Examples
@@ -131,8 +133,8 @@ class Standardise:
 
     centre: NDArray[np.float64] | None = None
     scale: float = 1.0
-    held: TokenStatistics | None = None
-    asked: TokenStatistics | None = None
+    of_documents: TokenStatistics | None = None
+    of_queries: TokenStatistics | None = None
 
     def fitted_to(self, documents: TokenBatch) -> Standardise:
         """Return the transform with the mean and the scale of the first documents.
@@ -141,16 +143,18 @@ class Standardise:
         """
         statistics = TokenStatistics.of(documents)
         if self.centre is not None:
-            held = None if self.held is None else self.held.plus(statistics)
-            return replace(self, held=held)
+            known = self.of_documents
+            return replace(self, of_documents=None if known is None else known.plus(statistics))
         centre = statistics.mean * (len(documents) / (len(documents) + _PRIOR_DOCUMENTS))
-        return replace(self, centre=centre, scale=_root(statistics.energy(centre)), held=statistics)
+        return replace(
+            self, centre=centre, scale=_root(statistics.energy(centre)), of_documents=statistics
+        )
 
     def with_queries(self, queries: TokenBatch) -> Standardise:
         """Return the transform with the statistics of more queries."""
         statistics = TokenStatistics.of(queries)
-        known = self.asked
-        return replace(self, asked=statistics if known is None else known.plus(statistics))
+        known = self.of_queries
+        return replace(self, of_queries=statistics if known is None else known.plus(statistics))
 
     def documents(self, batch: TokenBatch) -> TokenBatch:
         """Return the standardised tokens of documents. Dimension: d + 1."""
@@ -158,9 +162,9 @@ class Standardise:
 
     def queries(self, batch: TokenBatch) -> TokenBatch:
         """Return the standardised tokens of queries. Dimension: d + 1."""
-        if self.asked is not None:
-            centre = self.asked.mean
-            return _standardised(batch, centre, _root(self.asked.energy(centre)))
+        if self.of_queries is not None:
+            centre = self.of_queries.mean
+            return _standardised(batch, centre, _root(self.of_queries.energy(centre)))
         counts = batch.lengths[:, None]
         sums = counts * batch.means().cpu().numpy() + _PRIOR_TOKENS * self._centre(batch.dim)
         centres = np.repeat(sums / (counts + _PRIOR_TOKENS), batch.lengths, axis=0)
@@ -175,44 +179,42 @@ class Standardise:
 
         Its product with a document's matrix is the score that the document has for any query.
         """
-        if self.asked is not None:
-            centre = self.asked.mean
-            return _expected(self.asked, centre, _root(self.asked.energy(centre)))
-        if self.held is None or self.centre is None:
+        if self.of_queries is not None:
+            centre = self.of_queries.mean
+            return _expected(self.of_queries, centre, _root(self.of_queries.energy(centre)))
+        if self.of_documents is None or self.centre is None:
             return None
-        return _expected(self.held, self.centre, self.scale)
+        return _expected(self.of_documents, self.centre, self.scale)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return the statistics as arrays by name."""
         if self.centre is None:
             return {}
         arrays: dict[str, NDArray[Any]] = {"centre": self.centre, "scale": np.array([self.scale])}
-        for name, statistics in (("documents", self.held), ("queries", self.asked)):
+        for name, statistics in (("documents", self.of_documents), ("queries", self.of_queries)):
             if statistics is not None:
                 arrays |= {f"{name}.{key}": a for key, a in statistics.to_arrays().items()}
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Standardise:
-        """Return the transform that :meth:`to_arrays` made arrays of."""
+        """Invert :meth:`to_arrays`."""
         if not arrays:
             return cls()
         centre, scale = np.array(arrays["centre"], np.float64), float(arrays["scale"][0])
         if centre.ndim != 1 or scale <= 0:
             raise ValueError(f"a centre of shape {centre.shape} and a scale of {scale}")
-        held, asked = (
+        of_documents, of_queries = (
             TokenStatistics.from_arrays(kept, len(centre)) if kept else None
             for kept in (named(arrays, "documents"), named(arrays, "queries"))
         )
-        return cls(centre, scale, held, asked)
+        return cls(centre, scale, of_documents, of_queries)
 
 
 def named(arrays: Mapping[str, NDArray[Any]], name: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays whose names begin with ``name.``, without that beginning."""
-    begin = f"{name}."
-    return {
-        key.removeprefix(begin): array for key, array in arrays.items() if key.startswith(begin)
-    }
+    """Return the arrays whose names begin with ``name.``, without this prefix."""
+    prefix = f"{name}."
+    return {k.removeprefix(prefix): array for k, array in arrays.items() if k.startswith(prefix)}
 
 
 def _expected(statistics: TokenStatistics, centre: NDArray[np.float64], scale: float) -> Background:

@@ -18,15 +18,15 @@ Indexes store and score the *rows* sqrt(weight_j) w_j, so only this module knows
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..errors import check_choice, check_positive
 from ..tokens import TokenBatch, collect, offsets_of
 from .filters import Hard, Spectra, SpectralFilter, as_filter
 from .kernels.eigensolver import solve
@@ -37,6 +37,7 @@ from .kernels.tiers import Tiered
 ShortDocuments = Literal["fill", "truncate"]
 
 _DOCUMENTS_PER_TASK = 16
+_DOCUMENTS_PER_BATCH = 1024
 # Eigenvalues below this multiple of the precision, relative to the largest, count as zero. Rounding
 # errors reach a multiple of 2, or of 12 for thousands of equal tokens.
 _NOISE = 64
@@ -71,7 +72,7 @@ class Subspaces:
     """
 
     bases: Tensor
-    offsets: np.ndarray[Any, np.dtype[np.int64]]
+    offsets: NDArray[np.int64]
     eigenvalues: Tensor
     weights: Tensor
     floors: Tensor
@@ -85,7 +86,7 @@ class Subspaces:
         return self.bases[int(self.offsets[i]) : int(self.offsets[i + 1])]
 
     @property
-    def ranks(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def ranks(self) -> NDArray[np.int64]:
         return np.diff(self.offsets)
 
     @property
@@ -160,12 +161,12 @@ def subspaces_of(
 ) -> Subspaces:
     """Compress a batch of documents, see :func:`compress`."""
     check_k(k, batch.dim)
-    check_short_documents(short_documents)
+    check_choice("short_documents", short_documents, get_args(ShortDocuments))
     # The kernels sum many tokens at a time, so rounding errors grow with the number of parts only.
     parts = batch.lengths / TOKENS_PER_PART
     tolerances = torch.finfo(batch.tokens.dtype).eps * (_NOISE + parts)
     on_cpu = batch.tokens.device.type == "cpu"
-    find = _solve_on_cpu if on_cpu else solve_batched
+    find = _solve_on_cpu if on_cpu else solve_in_batches
     bases, eigenvalues, ranks = find(batch, k, tolerances)
     spectra = Spectra(eigenvalues, ranks, batch)
     kept = filter.kept(spectra)
@@ -187,21 +188,14 @@ def subspaces_of(
     )
 
 
-def check_k(k: int, dim: int | None) -> None:
+def check_k(k: int, dim: int) -> None:
     """Raise an error if k is not a positive integer or exceeds the dimension."""
-    if not isinstance(k, (int, np.integer)) or isinstance(k, bool) or k < 1:
-        raise ValueError(f"k must be a positive integer, got {k!r}")
-    if dim is not None and k > dim:
+    check_positive(k=k)
+    if k > dim:
         raise ValueError(f"k={k} is too large: the tokens have only d={dim} dimensions")
 
 
-def check_short_documents(choice: str) -> None:
-    """Raise an error if the choice is neither "fill" nor "truncate"."""
-    if choice not in ("fill", "truncate"):
-        raise ValueError(f'short_documents must be "fill" or "truncate", got {choice!r}')
-
-
-Solution = tuple[Tensor, Tensor, "np.ndarray[Any, np.dtype[np.int64]]"]
+Solution = tuple[Tensor, Tensor, NDArray[np.int64]]
 
 
 def _solve_on_cpu(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) -> Solution:
@@ -256,52 +250,18 @@ def _solve_by_lapack(
 _solver = Tiered(solve, _solve_by_lapack)
 
 
-def solve_batched(
-    batch: TokenBatch, k: int, tolerances: NDArray[np.float64], rows: int = 1 << 17
-) -> Solution:
-    """Solve with batched torch operations, for devices that need few large calls.
-
-    Documents of similar length are padded and solved together, ``rows`` token rows at a time. A
-    group uses Gram matrices if those are smaller than the moments.
-    """
-    d, device, dtype = batch.dim, batch.tokens.device, batch.tokens.dtype
-    lengths = batch.lengths
-    bases = torch.zeros(len(batch), k, d, dtype=dtype, device=device)
-    values = torch.zeros(len(batch), k, dtype=dtype, device=device)
-    ranks = np.zeros(len(batch), np.int64)
-    items = list(batch)
-    for group in _similar_lengths(lengths, rows):
-        x = torch.nn.utils.rnn.pad_sequence([items[i] for i in group], batch_first=True)
-        dual = x.shape[1] < d
-        eigenvalues, vectors = torch.linalg.eigh(x @ x.mT if dual else x.mT @ x)
-        n = min(k, x.shape[1], d)
-        eigenvalues, vectors = eigenvalues.flip(-1)[:, :n], vectors.flip(-1)[..., :n]
-        bar = torch.as_tensor(tolerances[group]).to(eigenvalues)[:, None] * eigenvalues[:, :1]
-        found = (eigenvalues > bar).sum(1)
-        w = vectors.mT
-        if dual:
-            # Division by small eigenvalues would lose orthogonality; QR keeps it.
-            q, r = torch.linalg.qr(x.mT @ vectors)
-            w = (q * torch.sign(torch.diagonal(r, dim1=-2, dim2=-1))[:, None, :]).mT
-        largest = w.gather(-1, w.abs().argmax(-1, keepdim=True))
-        w = w * torch.where(largest < 0, -1.0, 1.0).to(dtype)
-        keep = torch.arange(n, device=device) < found[:, None]
-        at = torch.as_tensor(group, device=device)
-        bases[at, :n] = w * keep[..., None]
-        values[at, :n] = eigenvalues * keep
-        ranks[group] = found.cpu().numpy()
-    return bases, values, ranks
-
-
-def _similar_lengths(lengths: Sequence[int] | np.ndarray[Any, Any], rows: int) -> list[list[int]]:
-    """Group documents by length, with little padding and at most ``rows`` rows per group."""
-    groups: list[list[int]] = []
-    for i in np.argsort(lengths, kind="stable").tolist():
-        last = groups[-1] if groups else None
-        # Lengths ascend, so document i sets the padded length of its group.
-        fits = last is not None and (len(last) + 1) * lengths[i] <= rows
-        if last is not None and fits and lengths[i] <= 1.25 * lengths[last[0]] + 8:
-            last.append(i)
-        else:
-            groups.append([i])
-    return groups
+def solve_in_batches(batch: TokenBatch, k: int, tolerances: NDArray[np.float64]) -> Solution:
+    """Solve with batched torch operations, for devices that need few large calls."""
+    items, solutions = list(batch), []
+    for begin in range(0, len(items), _DOCUMENTS_PER_BATCH):
+        part = slice(begin, begin + _DOCUMENTS_PER_BATCH)
+        values, vectors = torch.linalg.eigh(torch.stack([x.mT @ x for x in items[part]]))
+        values, bases = values.flip(-1)[:, :k], vectors.flip(-1)[..., :k].mT
+        bars = torch.as_tensor(tolerances[part]).to(values)[:, None] * values[:, :1]
+        most = torch.as_tensor(batch.lengths[part], device=values.device)[:, None]
+        keep = (values > bars) & (torch.arange(k, device=values.device) < most)
+        largest = bases.gather(-1, bases.abs().argmax(-1, keepdim=True))
+        oriented = torch.where(largest < 0, -bases, bases)
+        solutions.append((oriented * keep[..., None], values * keep, keep.sum(1)))
+    bases, values, ranks = (torch.cat(found) for found in zip(*solutions, strict=True))
+    return bases, values, ranks.cpu().numpy()

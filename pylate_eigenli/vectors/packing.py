@@ -85,16 +85,16 @@ def pack_moments(batch: TokenBatch) -> Tensor:
 def pack_queries(queries: Queries) -> Tensor:
     """Return the packed vectors of queries, with the background subtracted. Shape: (n, D)."""
     packed = pack_moments(queries.tokens)
-    if queries.against is None or queries.shares is None:
+    if queries.background is None or queries.shares is None:
         return packed
     mass = queries.shares * packed[:, : queries.tokens.dim].sum(1)
-    return packed.addr_(mass, _packed_background(queries.against), alpha=-1)
+    return packed.addr_(mass, _packed_background(queries.background), alpha=-1)
 
 
 @lru_cache(maxsize=4)
-def _packed_background(against: Tensor) -> Tensor:
+def _packed_background(rows: Tensor) -> Tensor:
     """Return what queries lose, computed once per tensor: searches get the same one every time."""
-    return pack((against.mT @ against)[None])[0]
+    return pack((rows.mT @ rows)[None])[0]
 
 
 @precise

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import Self
 
+from ..errors import check_positive
 from ..spectral.sampling import Reservoir
 from ..tokens import TokenBatch, collect, split_items
 
@@ -107,8 +108,7 @@ class SVProjection:
         seed
             Seed of the sample and of the computation.
         """
-        if dim < 1:
-            raise ValueError(f"dim must be positive, got {dim}")
+        check_positive(dim=dim)
         if max_samples < dim:
             raise ValueError(f"dim={dim} directions need max_samples >= {dim}, got {max_samples}")
         batches = iter([vectors] if isinstance(vectors, (Tensor, np.ndarray)) else vectors)
@@ -122,7 +122,9 @@ class SVProjection:
         if dim > len(sample):
             raise ValueError(f"dim={dim} directions need as many vectors, got {len(sample)}")
         sample -= mean
-        directions = _principal_directions(sample, dim, seed)
+        directions = principal_directions(
+            sample, dim, max(_SPARE_AT_LEAST, int(_SPARE_SHARE * dim)), _ROUNDS, seed
+        )
         total = float(sample.norm(dim=1).double().square().sum())
         kept = float((sample @ directions.mT).norm(dim=1).double().square().sum())
         return cls(mean, directions, min(kept / total, 1.0) if total > 0 else 1.0)
@@ -214,8 +216,7 @@ class TokenProjection:
         dim
             Number of directions to keep, at most d.
         """
-        if dim < 1:
-            raise ValueError(f"dim must be positive, got {dim}")
+        check_positive(dim=dim)
         documents = iter(split_items(documents_embeddings))
         moment: Tensor | None = None
         seen = 0
@@ -299,15 +300,15 @@ def _sample(batches: Iterable[Vectors], width: int, size: int, seed: int) -> tup
     return torch.from_numpy(sample[:seen]), (total / max(seen, 1)).float()
 
 
-def _principal_directions(x: Tensor, dim: int, seed: int) -> Tensor:
+def principal_directions(x: Tensor, dim: int, spare: int, rounds: int, seed: int = 0) -> Tensor:
     """Return about the leading right singular vectors of x (n, D) as rows. Shape: (dim, D).
 
-    A full decomposition of thousands of dimensions takes minutes, a randomised one seconds.
+    A full decomposition of thousands of dimensions takes minutes, a randomised one seconds: the more
+    spare directions and rounds it has, the nearer it comes.
     """
     from sklearn.utils.extmath import randomized_svd
 
-    spare = max(_SPARE_AT_LEAST, int(_SPARE_SHARE * dim))
     directions = randomized_svd(
-        x.numpy(), dim, n_oversamples=spare, n_iter=_ROUNDS, random_state=seed
+        x.numpy(), dim, n_oversamples=spare, n_iter=rounds, random_state=seed
     )[2]
     return torch.from_numpy(np.ascontiguousarray(directions))

@@ -24,7 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..spectral.kernels.compiled import precise
-from ..spectral.kernels.simd import BYTES, add_common_bits, load_words, splat_eight, total_words
+from ..spectral.kernels.simd import (
+    BYTES,
+    add_common_bits,
+    load_words,
+    negative,
+    splat_eight,
+    total_words,
+    twice_plus,
+)
 from ..spectral.kernels.threads import for_ranges
 
 _BYTE_LEVELS = 15  # bits of a rounded query, besides the sign, if codes are multiplied
@@ -64,46 +72,52 @@ def _fractions(dim: int) -> NDArray[np.float32]:
 
 
 @precise
-def _count(codes: Any, planes: Any, scales: Any, step: Any, constant: Any, out: Any) -> None:
-    """Write scale (step sum_r 2^r |code & planes[r]| - constant) of all codes (n, bytes) to out.
+def _count(
+    codes: Any, width: int, planes: Any, count: int, scales: Any, step: Any, constant: Any, out: Any
+) -> None:
+    """Write scale (step sum_r 2^r |code & planes[r]| - constant) of all codes (n, width) to out.
 
-    Planes have zeros up to whole vectors of bytes.
+    Codes and planes are one row after the other in one dimension each, as a row of its own would
+    have its references counted. Planes have zeros up to whole vectors of bytes.
     """
-    n, width = codes.shape
-    last = planes.shape[0] - 1
+    n = scales.shape[0]
+    padded = planes.shape[0] // count
     whole = width // BYTES * BYTES
-    rest = np.zeros((4, BYTES), np.uint8)
+    rest = np.zeros(4 * BYTES, np.uint8)
     none = splat_eight(np.uint64(0))
     for begin in range(0, n, 4):
         # Four codes at a time, so that a plane is read for all of them; at the end some are equal.
         i1, i2, i3 = min(begin + 1, n - 1), min(begin + 2, n - 1), min(begin + 3, n - 1)
-        c0, c1, c2, c3 = codes[begin], codes[i1], codes[i2], codes[i3]
-        for c in range(width - whole):
-            rest[0, c], rest[1, c] = c0[whole + c], c1[whole + c]
-            rest[2, c], rest[3, c] = c2[whole + c], c3[whole + c]
-        t0 = t1 = t2 = t3 = 0
-        for r in range(last + 1):
-            plane = planes[r]
+        c0, c1, c2, c3 = begin * width, i1 * width, i2 * width, i3 * width
+        for c in range(whole, width):
+            rest[c - whole], rest[BYTES + c - whole] = codes[c0 + c], codes[c1 + c]
+            rest[2 * BYTES + c - whole] = codes[c2 + c]
+            rest[3 * BYTES + c - whole] = codes[c3 + c]
+        t0 = t1 = t2 = t3 = none
+        for r in range(count - 1, -1, -1):
+            plane = r * padded
             s0 = s1 = s2 = s3 = none
             for c in range(0, whole, BYTES):
-                p = load_words(plane, c)
-                s0 = add_common_bits(s0, load_words(c0, c), p)
-                s1 = add_common_bits(s1, load_words(c1, c), p)
-                s2 = add_common_bits(s2, load_words(c2, c), p)
-                s3 = add_common_bits(s3, load_words(c3, c), p)
+                p = load_words(planes, plane + c)
+                s0 = add_common_bits(s0, load_words(codes, c0 + c), p)
+                s1 = add_common_bits(s1, load_words(codes, c1 + c), p)
+                s2 = add_common_bits(s2, load_words(codes, c2 + c), p)
+                s3 = add_common_bits(s3, load_words(codes, c3 + c), p)
             if whole < width:
-                p = load_words(plane, whole)
-                s0 = add_common_bits(s0, load_words(rest[0], 0), p)
-                s1 = add_common_bits(s1, load_words(rest[1], 0), p)
-                s2 = add_common_bits(s2, load_words(rest[2], 0), p)
-                s3 = add_common_bits(s3, load_words(rest[3], 0), p)
-            weight = -(1 << r) if r == last else 1 << r
-            t0, t1 = t0 + weight * total_words(s0), t1 + weight * total_words(s1)
-            t2, t3 = t2 + weight * total_words(s2), t3 + weight * total_words(s3)
-        out[i3] = scales[i3] * (step * t3 - constant)
-        out[i2] = scales[i2] * (step * t2 - constant)
-        out[i1] = scales[i1] * (step * t1 - constant)
-        out[begin] = scales[begin] * (step * t0 - constant)
+                p = load_words(planes, plane + whole)
+                s0 = add_common_bits(s0, load_words(rest, 0), p)
+                s1 = add_common_bits(s1, load_words(rest, BYTES), p)
+                s2 = add_common_bits(s2, load_words(rest, 2 * BYTES), p)
+                s3 = add_common_bits(s3, load_words(rest, 3 * BYTES), p)
+            if r == count - 1:
+                s0, s1, s2, s3 = negative(s0), negative(s1), negative(s2), negative(s3)
+            # Words are weighed, not their totals, which take many more instructions.
+            t0, t1 = twice_plus(t0, s0), twice_plus(t1, s1)
+            t2, t3 = twice_plus(t2, s2), twice_plus(t3, s3)
+        out[i3] = scales[i3] * (step * total_words(t3) - constant)
+        out[i2] = scales[i2] * (step * total_words(t2) - constant)
+        out[i1] = scales[i1] * (step * total_words(t1) - constant)
+        out[begin] = scales[begin] * (step * total_words(t0) - constant)
 
 
 def _plane_levels(bits: int) -> int:
@@ -120,7 +134,7 @@ def _planes(levels: NDArray[np.int32], bits: int, width: int) -> NDArray[np.uint
     padded.reshape(-1)[: len(levels)] = levels
     # By the bits of a byte, lowest first: those of its first dimension, of its second, and so on.
     weights = (padded[:, None, :] << np.arange(bits, dtype=np.int32)[:, None]).reshape(8, width)
-    count = _plane_levels(bits) + bits
+    count = int(np.abs(weights).max(initial=1)).bit_length() + 1
     planes = np.zeros((count, -(-width // BYTES) * BYTES), np.uint8)
     for r in range(count):
         planes[r, :width] = np.packbits((weights >> r) & 1, axis=0, bitorder="little")[0]
@@ -145,7 +159,17 @@ def _scan_bits(
             block = slice(begin, min(begin + at_once, part.stop))
             for i, plane in enumerate(planes):
                 step, constant = rounded.steps[i], constants[i]
-                _count(values[block], plane, scales[block], step, constant, out[i, block])
+                codes, scores = values[block].reshape(-1), out[i, block]
+                _count(
+                    codes,
+                    width,
+                    plane.reshape(-1),
+                    len(plane),
+                    scales[block],
+                    step,
+                    constant,
+                    scores,
+                )
 
     for_ranges(task, n, max(4, _TASK_BYTES // width))
 
@@ -183,18 +207,27 @@ def _scan_bytes(
 
 
 def scan(
-    values: NDArray[np.uint8], scales: NDArray[np.float32], bits: int, queries: NDArray[np.float32]
+    values: NDArray[np.uint8],
+    scales: NDArray[np.float32],
+    bits: int,
+    queries: NDArray[np.float32],
+    levels: int | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return approximate scores of codes for queries (m, D), and how far each query's may be off.
 
     Codes are those of :class:`pylate_eigenli.vectors.quantization.Codes`: values (n, bytes) and
-    scales (n,). Shapes of the results: (m, n), float32, and (m,).
+    scales (n,). ``levels`` are the bits of a rounded query, besides the sign, if bits are counted:
+    fewer are faster and less precise. Shapes of the results: (m, n), float32, and (m,).
     """
     by_bytes = bits == 8 or len(queries) >= _FEW_QUERIES
-    rounded = RoundedQueries.of(queries, _BYTE_LEVELS if by_bytes else _plane_levels(bits))
+    if by_bytes:
+        levels = _BYTE_LEVELS
+    rounded = RoundedQueries.of(queries, levels or _plane_levels(bits))
     out = np.empty((len(queries), len(values)), np.float32)
-    if out.size:
-        (_scan_bytes if by_bytes else _scan_bits)(values, scales, bits, rounded, out)
+    if out.size and by_bytes:
+        _scan_bytes(values, scales, bits, rounded, out)
+    elif out.size:
+        _scan_bits(values, scales, bits, rounded, out)
     # No vector is longer than one of largest entries.
     longest = ((1 << bits) - 1) / 2 * np.sqrt(queries.shape[1]) * float(scales.max(initial=0))
     return out, rounded.errors.astype(np.float64) * longest

@@ -15,7 +15,7 @@ def test_a_run_writes_a_table_and_plots(tmp_path):
     collection = tiny_collection(tmp_path / "tiny")
     tiny_model(tmp_path / "bert", dim=48).save(str(tmp_path / "model"))
     out = tmp_path / "out"
-    systems = ["MaxSim, all tokens", "EigenLI", "SV exact, 1 bit + MaxSim"]
+    systems = ["MaxSim, NumKong", "EigenLI", "SV, 1 bit + MaxSim"]
     pipelines.main(
         [
             str(collection),

@@ -52,7 +52,7 @@ class TestIndex:
         queries = torch.randn(3, 136)
         codec = index._collection.codec(snapshot)
         rows = np.array([1, 4, 29])
-        scores = codec.scores(segment, rows, queries)
+        scores = codec.scores(codec.stored((segment, rows)), queries)
         expected = queries @ codec.read(segment, rows).T
         np.testing.assert_allclose(scores, expected, atol=1e-3)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.definition import projector, ranking, score, unit_rows
+from helpers.hits import ids
 
 from pylate_eigenli import (
     EigenLIIndex,
@@ -64,10 +65,6 @@ def files(index):
     folder = Store(f"{index.index_folder}/{index.index_name}").path
     others = ("writer.lock", RESERVE_NAME)
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.name not in others}
-
-
-def ids_of(results):
-    return [[hit["id"] for hit in result] for result in results]
 
 
 def assert_are_the_best(result, scores, k, tolerance):
@@ -129,10 +126,10 @@ class TestResults:
         index.add_documents(["c0", "c1"], [one, other])
         assert len(Store(f"{index.index_folder}/index").snapshot.segments) == 3
         expected = [f"{x}{i}" for x, n in (("a", 40), ("b", 12), ("c", 2)) for i in range(0, n, 2)]
-        assert ids_of(index([one[:2]], k=27)) == [expected]
-        assert ids_of(index([one[:2]], k=5)) == [expected[:5]]
+        assert ids(index([one[:2]], k=27)) == [expected]
+        assert ids(index([one[:2]], k=5)) == [expected[:5]]
         index.add_documents("a4", one)
-        assert ids_of(index([one[:2]], k=27)) == [[i for i in expected if i != "a4"] + ["a4"]]
+        assert ids(index([one[:2]], k=27)) == [[i for i in expected if i != "a4"] + ["a4"]]
 
     def test_a_matrix_is_one_query(self, make, documents, queries):
         index = make(k=K).add_documents(range(50), documents)
@@ -166,7 +163,7 @@ class TestResults:
         index.remove_documents(range(50))
         assert index(queries) == [[]] * len(queries)
         index.add_documents("back", documents[0])
-        assert ids_of(index(queries[:1])) == [["back"]]
+        assert ids(index(queries[:1])) == [["back"]]
 
     @pytest.mark.parametrize("k", [0, -1, 2.5, None])
     def test_k_must_be_a_positive_integer(self, make, documents, queries, k):
@@ -221,10 +218,10 @@ class TestSubset:
         assert index(queries, subset=["unknown", "0", 0]) == nothing
 
     def test_integers_are_not_their_digits(self, index, queries):
-        assert ids_of(index(queries[:1], subset=[7, "9"])) == [[7]]
+        assert ids(index(queries[:1], subset=[7, "9"])) == [[7]]
 
     def test_repeated_ids_are_found_once(self, index, queries):
-        assert ids_of(index(queries[:1], subset=[7, 7, 7])) == [[7]]
+        assert ids(index(queries[:1], subset=[7, 7, 7])) == [[7]]
 
     def test_arrays_and_tuples_will_do(self, index, queries, everything):
         expected = self.filtered(everything, [[1, 3, 5]] * 7)
@@ -283,7 +280,7 @@ class TestIds:
         assert all(document_id in index for document_id in self.IDS)
         assert 2 not in index
         assert "-7" not in index
-        (found,) = ids_of(index(queries[:1]))
+        (found,) = ids(index(queries[:1]))
         assert set(found) == set(self.IDS)
         assert {type(i) for i in found} == {str, int}
 
@@ -295,7 +292,7 @@ class TestIds:
     def test_numpy_ids_become_plain_ones(self, make, documents, queries):
         index = make(k=K).add_documents(np.arange(4), documents[:4])
         index.add_documents(np.array(["x", "y"]), documents[4:6])
-        (found,) = ids_of(index(queries[:1]))
+        (found,) = ids(index(queries[:1]))
         assert {type(i) for i in found} == {str, int}
         assert set(found) == {0, 1, 2, 3, "x", "y"}
 
@@ -464,7 +461,7 @@ class TestRefusedChanges:
         assert len(make("new")) == 0
 
     def test_a_batch_size_of_nothing(self, index, documents):
-        with pytest.raises(ValueError, match="batch_size must be positive"):
+        with pytest.raises(ValueError, match="batch_size must be a positive integer"):
             index.add_documents(["a"], documents[:1], batch_size=0)
 
 
@@ -569,7 +566,7 @@ class TestSettings:
             ({"k": 0}, "k must be a positive integer"),
             ({"k": 2.5}, "k must be a positive integer"),
             ({"dtype": "float64"}, "dtype must be one of float32, float16, int8"),
-            ({"short_documents": "drop"}, 'short_documents must be "fill" or "truncate"'),
+            ({"short_documents": "drop"}, "short_documents must be one of fill, truncate"),
             ({"memory_limit": -1}, "memory_limit must not be negative"),
         ],
     )
@@ -619,30 +616,27 @@ class TestStoredBases:
             index.get_documents_embeddings([1, 2])
 
 
-class TestStats:
+class TestSize:
     def test_of_an_empty_index(self, make):
-        stats = make(k=K).stats()
-        assert (stats.documents, stats.dim, stats.bytes_on_disk, stats.ranks) == (0, 0, 0, {})
-        assert stats.bytes_per_document == 0
+        index = make(k=K)
+        assert (len(index), index.dim, index.nbytes, index.ranks()) == (0, None, 0, {})
 
     def test_count_what_is_there(self, make, rng):
         index = make(k=3)
         lengths = [1, 1, 2, 3, 30, 5]
         index.add_documents(range(6), [unit_rows(rng, m, D) for m in lengths])
-        stats = index.stats()
-        assert (stats.documents, stats.dim) == (6, D)
-        assert stats.ranks == {1: 2, 2: 1, 3: 3}
-        assert list(stats.ranks) == [1, 2, 3]
-        assert stats.bytes_on_disk == sum(map(len, files(index).values()))
-        assert stats.bytes_per_document == stats.bytes_on_disk / 6
-        assert index.remove_documents([0, 5]).stats().ranks == {1: 1, 2: 1, 3: 2}
+        assert (len(index), index.dim) == (6, D)
+        assert index.ranks() == {1: 2, 2: 1, 3: 3}
+        assert list(index.ranks()) == [1, 2, 3]
+        assert index.nbytes == sum(map(len, files(index).values()))
+        assert index.remove_documents([0, 5]).ranks() == {1: 1, 2: 1, 3: 2}
 
     @pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("float16", 2), ("int8", 1)])
     def test_documents_take_the_space_of_their_directions(self, make, rng, dtype, width):
         index = make(k=8, dtype=dtype)
         index.add_documents(range(2000), unit_rows(rng, 2000 * 9, 32).reshape(2000, 9, 32))
         expected = 8 * 32 * width
-        assert expected <= index.stats().bytes_per_document < expected + 80
+        assert expected <= index.nbytes / 2000 < expected + 80
 
 
 class TestSeveralObjects:
@@ -716,7 +710,7 @@ class TestClosing:
             lambda: index.bases([1]),
             lambda: len(index),
             lambda: 1 in index,
-            index.stats,
+            index.ranks,
             index.refresh,
             index.compact,
         ):
@@ -737,7 +731,7 @@ class TestClosing:
     def test_opening_creates_nothing(self, make, tmp_path, queries):
         index = make("new")
         index(queries)
-        index.stats()
+        index.ranks()
         index.close()
         assert list(tmp_path.iterdir()) == []
 
@@ -764,7 +758,7 @@ class TestPyLate:
         assert retriever.retrieve(queries_embeddings=queries, k=7) == index(queries, k=7)
         assert retriever.retrieve(queries_embeddings=queries[0], k=3) == index(queries[0], k=3)
         subset = [1, 2, 3]
-        assert ids_of(retriever.retrieve(queries_embeddings=queries, k=7, subset=subset)) == ids_of(
+        assert ids(retriever.retrieve(queries_embeddings=queries, k=7, subset=subset)) == ids(
             index(queries, k=7, subset=subset)
         )
 

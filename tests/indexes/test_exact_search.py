@@ -76,7 +76,7 @@ def plain(queries, k):
 
 
 def run(snapshot, queries, k, allowed=None, memory_limit=1 << 30):
-    return list(ExactSearch("cpu", memory_limit).search(snapshot, plain(queries, k), allowed))
+    return list(ExactSearch(memory_limit).search(snapshot, plain(queries, k), allowed))
 
 
 def assert_same(results, others):
@@ -194,12 +194,12 @@ class TestCandidates:
 class TestPanels:
     def test_memory_stays_within_the_limit(self, store, rng):
         for limit in LIMITS.values():
-            search = ExactSearch("cpu", limit)
+            search = ExactSearch(limit)
             list(search.search(store.snapshot, plain([unit_rows(rng, 3, D)], 5)))
             assert sum(panel.nbytes for panel in search._panels.values()) <= limit
 
     def test_panels_of_segments_that_are_gone_are_freed(self, store, rng):
-        search = ExactSearch("cpu", 1 << 30)
+        search = ExactSearch(1 << 30)
         queries = plain([unit_rows(rng, 3, D)], 5)
         list(search.search(store.snapshot, queries))
         assert len(search._panels) == len(store.snapshot.segments)

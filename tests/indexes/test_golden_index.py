@@ -96,7 +96,7 @@ def answers(index: Any) -> dict[str, Any]:
         "results": results,
     }
     if isinstance(index, EigenLIIndex):
-        ranks = {str(rank): documents for rank, documents in index.stats().ranks.items()}
+        ranks = {str(rank): documents for rank, documents in index.ranks().items()}
         return {**said, "ranks": ranks, "bases": [basis.tolist() for basis in rows]}
     reranked = index(QUERIES, rerank="eigenli")
     return {

@@ -9,6 +9,7 @@ import pytest
 import torch
 from benchmarks import synthetic
 from helpers.definition import maxsim
+from helpers.hits import ids, overlap
 
 from pylate_eigenli import (
     EigenLIIndex,
@@ -51,15 +52,6 @@ def make(tmp_path):
         return EigenLISVIndex(str(tmp_path), **options)
 
     return make
-
-
-def ids(results):
-    return [[hit["id"] for hit in hits] for hits in results]
-
-
-def overlap(found, expected):
-    pairs = zip(ids(found), ids(expected), strict=True)
-    return np.mean([len(set(a) & set(b)) / len(b) for a, b in pairs])
 
 
 @pytest.mark.parametrize("backend", ["voyager", "faiss"])

@@ -212,7 +212,7 @@ class TestOptions:
             (image for image in IMAGES), batch_size=2, convert_to_tensor=True, is_query=False
         )
         assert [type(tokens) for tokens in embeddings] == [torch.Tensor] * 3
-        with pytest.raises(ValueError, match="batch_size must be positive, got 0"):
+        with pytest.raises(ValueError, match="batch_size must be a positive integer, got 0"):
             colqwen3.encode(QUERIES, batch_size=0)
 
 

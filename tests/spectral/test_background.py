@@ -9,7 +9,7 @@ from helpers.definition import unit_rows
 
 from pylate_eigenli import EigenLIIndex, EigenLISVIndex, analyze, compress
 from pylate_eigenli.indexes.collection import stored_background
-from pylate_eigenli.scores.training import _against
+from pylate_eigenli.scores.training import _without_background
 from pylate_eigenli.spectral.background import Background, shares_by_evidence
 from pylate_eigenli.tokens import collect
 from pylate_eigenli.vectors.packing import pack_subspaces, unpack
@@ -225,7 +225,7 @@ class TestEvidence:
         tokens = torch.randn(4, 9, 6, generator=torch.Generator().manual_seed(1))
         moments = tokens.mT @ tokens
         traces = moments.diagonal(dim1=-2, dim2=-1).sum(-1)
-        left = _against(moments, 0.75).diagonal(dim1=-2, dim2=-1).sum(-1)
+        left = _without_background(moments, 0.75).diagonal(dim1=-2, dim2=-1).sum(-1)
         torch.testing.assert_close(1 - left / traces, shares_by_evidence(moments, 0.75))
 
 

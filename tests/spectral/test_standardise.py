@@ -85,9 +85,9 @@ def test_documents_keep_the_first_statistics_and_queries_expect_those_of_all(siz
     np.testing.assert_array_equal(fitted.centre, first.centre)
     assert fitted.scale == first.scale
     together = TokenStatistics.of(collect(items))
-    assert fitted.held.count == together.count
-    np.testing.assert_allclose(fitted.held.total, together.total, atol=1e-9)
-    np.testing.assert_allclose(fitted.held.moment, together.moment, atol=1e-9)
+    assert fitted.of_documents.count == together.count
+    np.testing.assert_allclose(fitted.of_documents.total, together.total, atol=1e-9)
+    np.testing.assert_allclose(fitted.of_documents.moment, together.moment, atol=1e-9)
 
 
 @pytest.mark.parametrize("index_type", INDEXES)
@@ -134,8 +134,10 @@ class TestIndex:
         opened = index_type(str(tmp_path), show_progress=False)
         transforms = opened._collection.codec(opened._snapshot).subspaces.transforms
         first, together = (TokenStatistics.of(collect(part)) for part in (items[:20], items))
-        assert transforms.standardise.held.count == together.count
-        np.testing.assert_allclose(transforms.standardise.held.moment, together.moment, atol=1e-9)
+        assert transforms.standardise.of_documents.count == together.count
+        np.testing.assert_allclose(
+            transforms.standardise.of_documents.moment, together.moment, atol=1e-9
+        )
         np.testing.assert_allclose(transforms.standardise.centre, first.mean * 20 / 28)
 
     def test_contributions_add_up_to_the_score(self, index_type, tmp_path) -> None:

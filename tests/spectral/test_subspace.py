@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pylate_eigenli import compress
-from pylate_eigenli.spectral.subspace import solve_batched, subspaces_of
+from pylate_eigenli.spectral.subspace import solve_in_batches, subspaces_of
 from pylate_eigenli.tokens import collect
 
 DTYPES = [torch.float32, torch.float64]
@@ -225,10 +225,9 @@ class TestBatchedSolver:
         st.integers(1, 24),
         st.lists(st.integers(1, 70), min_size=1, max_size=12),
         st.sampled_from(DTYPES),
-        st.sampled_from([1, 64, 1 << 17]),
         st.data(),
     )
-    def test_agrees_with_the_cpu(self, d, lengths, dtype, at_once, data):
+    def test_agrees_with_the_cpu(self, d, lengths, dtype, data):
         k = data.draw(st.integers(1, d))
         rng = np.random.default_rng(data.draw(seeds))
         matrices = [unit_rows(rng, m, d)[np.arange(m) % rng.integers(1, m + 1)] for m in lengths]
@@ -237,8 +236,8 @@ class TestBatchedSolver:
             assume(not ((values > 1e-12 * values[0]) & (values < 1e-4 * values[0])).any())
         batch = collect(matrices, dtype=dtype)
         expected = subspaces_of(batch, k, "fill")
-        tolerances = torch.finfo(dtype).eps * (d + batch.lengths / 8)
-        bases, values, ranks = solve_batched(batch, k, tolerances, rows=at_once)
+        tolerances = np.full(len(batch), 64 * torch.finfo(dtype).eps)
+        bases, values, ranks = solve_in_batches(batch, k, tolerances)
         assert ranks.tolist() == expected.ranks.tolist()
         noise = 5 * NOISE[dtype]
         for i, (x, rank) in enumerate(zip(matrices, ranks, strict=True)):
@@ -258,7 +257,7 @@ class TestBatchedSolver:
         matrices = [unit_rows(rng, m, 12) * np.linspace(3, 1, 12) for m in (3, 12, 40)]
         batch = collect(matrices, dtype=torch.float64)
         expected = subspaces_of(batch, 3, "fill").bases
-        bases, _, _ = solve_batched(batch, 3, np.full(3, 1e-14))
+        bases, _, _ = solve_in_batches(batch, 3, np.full(3, 1e-14))
         torch.testing.assert_close(bases.reshape(-1, 12), expected, rtol=0, atol=1e-9)
 
 

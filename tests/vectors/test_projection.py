@@ -163,7 +163,7 @@ class TestRefusals:
         [
             ([], {"dim": 2}, "no vectors"),
             ([torch.zeros(0, 5)], {"dim": 2}, "dim=2 .* got 0"),
-            ([torch.randn(9, 5)], {"dim": 0}, "dim must be positive"),
+            ([torch.randn(9, 5)], {"dim": 0}, "dim must be a positive integer"),
             ([torch.randn(9, 5)], {"dim": 6}, "dim=6 is more than the 5"),
             ([torch.randn(3, 5)], {"dim": 4}, "dim=4 .* got 3"),
             ([torch.randn(9, 5)], {"dim": 4, "max_samples": 3}, "max_samples >= 4"),
@@ -271,7 +271,7 @@ class TestTokenProjection:
         documents = [unit_rows(rng, 3, 6) for _ in range(300)]
         with pytest.raises(ValueError, match="no documents"):
             TokenProjection.fit([], 2)
-        with pytest.raises(ValueError, match="dim must be positive"):
+        with pytest.raises(ValueError, match="dim must be a positive integer"):
             TokenProjection.fit(documents, 0)
         with pytest.raises(ValueError, match="dim=7 is more than the d=6"):
             TokenProjection.fit(documents, 7)

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import check_positive
 from ...scores.maxsim import row_ranges
 from ...spectral.kernels.compiled import precise
 from ...tokens import TokenBatch
@@ -74,10 +75,8 @@ class Muvera:
     seed: int = 42
 
     def __post_init__(self) -> None:
-        for name in ("repetitions", "hyperplanes", "projection_dim"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        names = ("repetitions", "hyperplanes", "projection_dim")
+        check_positive(**{name: getattr(self, name) for name in names})
         if self.hyperplanes > 16:
             raise ValueError(f"{self.hyperplanes} hyperplanes make too many partitions; at most 16")
 

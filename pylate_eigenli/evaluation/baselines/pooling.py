@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
+from ...errors import check_positive
 from ...spectral.kernels.threads import for_ranges
-from ...spectral.subspace import check_k
 from ...tokens import TokenBatch, offsets_of
 
 _DOCUMENTS_PER_TASK = 8
@@ -93,7 +93,7 @@ def _pool(
     documents: TokenBatch, k: int, cluster: Callable[[NDArray[Any]], NDArray[Any]]
 ) -> TokenBatch:
     """Pool documents with more than k tokens by the clusters that ``cluster`` finds."""
-    check_k(k, None)
+    check_positive(k=k)
     items = [tokens.numpy() for tokens in TokenBatch(documents.tokens.cpu(), documents.offsets)]
     # Several BLAS or OpenMP threads per small matrix would slow each other down. BLAS threads are
     # limited for the process, OpenMP threads by each thread for itself.

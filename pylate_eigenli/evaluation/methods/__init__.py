@@ -12,13 +12,15 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from . import indexes, pylate, scanned
+from . import indexes, pylate, scanned, single_vectors
 from .base import Candidates, Family, Hits, Method, Spec
 
 __all__ = ["FAMILIES", "Candidates", "Family", "Hits", "Method", "Spec", "expand", "parse"]
 
 FAMILIES: dict[str, Family] = {
-    family.name: family for module in (scanned, indexes, pylate) for family in module.FAMILIES
+    family.name: family
+    for module in (scanned, single_vectors, indexes, pylate)
+    for family in module.FAMILIES
 }
 
 
@@ -33,7 +35,7 @@ def parse(name: str) -> Spec:
     >>> parse("wart-8")
     Traceback (most recent call last):
         ...
-    ValueError: unknown method 'wart-8': expected full, ward-<k>, kmeans-<k>, muvera, muvera-centered, eigenli-<k>, eigenli-sv-<k>, faiss-pq, plaid, warp, tachiom or voyager
+    ValueError: unknown method 'wart-8': expected full, numkong, ward-<k>, kmeans-<k>, muvera, muvera-centered, lemur, lemur-elm, eigenli-<k>, eigenli-sv-<k>, faiss-pq, plaid, warp, tachiom or voyager
     """
     plain, _, options = name.partition(":")
     budgeted = re.fullmatch(r"(.+)-([1-9][0-9]*)", plain)

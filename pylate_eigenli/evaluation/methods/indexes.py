@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from ...indexes.eigenli import EigenLIIndex
 from ...indexes.settings import SpectralOptions
 from ...indexes.single_vector import EigenLISVIndex
 from ...tokens import TokenBatch
+from ...vectors.projection import TokenProjection
 from .base import Candidates, Family, Hits, Method, hits_of
 
 _QUERIES_AT_ONCE = 256  # results are objects of Python before they are arrays
@@ -67,6 +68,28 @@ class IndexMethod(Method):
 
     def close(self) -> None:
         self.index.close()
+
+
+class TokenProjected(IndexMethod):
+    """An ``EigenLISVIndex`` of tokens that are projected to ``dim`` dimensions first.
+
+    The projection is fitted to the first documents. ``make`` opens the index with a projection, or
+    with the one that it has.
+    """
+
+    def __init__(
+        self, make: Callable[[TokenProjection | None], EigenLISVIndex], dim: int, **options: Any
+    ) -> None:
+        super().__init__(make(None), **options)
+        if not isinstance(dim, int) or dim < 1:
+            raise ValueError(f"token_dim must be a positive integer, got {dim!r}")
+        self._make, self._dim = make, dim
+
+    def add(self, documents: TokenBatch) -> None:
+        if not len(self):
+            self.index.close()
+            self.index = self._make(TokenProjection.fit(list(documents), self._dim))
+        super().add(documents)
 
 
 class ProductQuantized(IndexMethod):
@@ -124,6 +147,7 @@ def _single_vector(
     rerank: Any = "none",
     n_candidates: int = 100,
     fit_queries: bool = False,
+    token_dim: int | None = None,
     **options: Any,
 ) -> IndexMethod:
     if rerank == "maxsim":
@@ -134,17 +158,24 @@ def _single_vector(
     if options.get("backend", "exact") != "exact":
         own = {*signature(EigenLISVIndex).parameters, *SpectralOptions.__annotations__}
         of_backend = {name: options.pop(name) for name in list(options) if name not in own}
-    index = EigenLISVIndex(
-        str(folder),
-        show_progress=False,
-        rerank=rerank,
-        n_candidates=n_candidates,
-        backend_options=of_backend or None,
-        **_as_named(options),
-    )
     # Asked for more, the index would also look at more candidates than it does in practice.
-    limited = rerank != "none" or index.settings.backend != "exact"
-    return IndexMethod(index, n_candidates if limited else None, asked=fit_queries)
+    limited = rerank != "none" or options.get("backend", "exact") != "exact"
+
+    def make(projection: TokenProjection | None) -> EigenLISVIndex:
+        return EigenLISVIndex(
+            str(folder),
+            show_progress=False,
+            rerank=rerank,
+            n_candidates=n_candidates,
+            backend_options=of_backend or None,
+            token_projection=projection,
+            **_as_named(options),
+        )
+
+    common: dict[str, Any] = {"limit": n_candidates if limited else None, "asked": fit_queries}
+    if token_dim is not None:
+        return TokenProjected(make, token_dim, **common)
+    return IndexMethod(make(None), **common)
 
 
 FAMILIES = (

@@ -1,7 +1,4 @@
-"""Methods that keep some vectors per document and score all of them: MaxSim, pooling, MUVERA.
-
-A single vector is a document of one token: MaxSim is then the inner product.
-"""
+"""Methods that keep some vectors per document and score all of them by MaxSim."""
 
 from __future__ import annotations
 
@@ -10,14 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numkong
 import numpy as np
-import torch
-from numpy.typing import NDArray
+from torch import Tensor
 
 from ...scores.maxsim import maxsim_scores
+from ...spectral.kernels.threads import for_ranges
 from ...tokens import TokenBatch
 from ...vectors.ranking import top_k
-from ..baselines import Muvera, pool_kmeans, pool_ward
+from ..baselines import pool_kmeans, pool_ward
 from ..embeddings import StoredTokens
 from .base import Candidates, Family, Hits, Method
 
@@ -27,18 +25,14 @@ Encode = Callable[[TokenBatch], TokenBatch]
 
 
 class Scanned(Method):
-    """Documents and queries are some vectors each, kept as float16; MaxSim scores every document.
+    """Documents are some vectors each, kept as float16; MaxSim scores every document.
 
-    ``documents`` and ``queries`` make these vectors of token vectors; by default tokens are used as
-    they are.
+    ``documents`` makes these vectors of token vectors; by default tokens are used as they are.
     """
 
-    def __init__(
-        self, folder: str | Path, documents: Encode | None = None, queries: Encode | None = None
-    ) -> None:
+    def __init__(self, folder: str | Path, documents: Encode | None = None) -> None:
         self._stored = StoredTokens(folder)
         self._documents = documents
-        self._queries = queries
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -48,11 +42,10 @@ class Scanned(Method):
 
     def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         """Return the best k documents per query; of equal scores the earlier document wins."""
-        asked = self._queries(queries) if self._queries else queries
         chosen = None if candidates is None else [np.unique(rows) for rows in candidates]
         hits = [_NO_HITS] * len(queries)
         for begin, part in self._stored:
-            scores = maxsim_scores(asked, part)
+            scores = maxsim_scores(queries, part)
             for i, values in enumerate(scores):
                 local = np.arange(len(part))
                 if chosen is not None:
@@ -69,9 +62,45 @@ class Scanned(Method):
         return self._stored.nbytes
 
 
-def _single(encode: Callable[[TokenBatch], NDArray[np.float32]], batch: TokenBatch) -> TokenBatch:
-    """Return each item as its one vector."""
-    return TokenBatch(torch.from_numpy(encode(batch)), np.arange(len(batch) + 1))
+class PackedTokens(Method):
+    """MaxSim over all tokens by NumKong, which keeps them packed in memory.
+
+    It chooses the best token of a document by 8-bit integers, so scores are a little too low.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self._packed: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def add(self, documents: TokenBatch) -> None:
+        self._packed += map(_packed, documents)
+
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
+        """Return the best k documents per query; of equal scores the earlier document wins."""
+        if candidates is not None:
+            raise ValueError("numkong scores all documents: it cannot rerank candidates")
+        hits = []
+        for query in map(_packed, queries):
+            scores = np.empty(len(self), np.float32)
+
+            def task(part: slice, query: Any = query, scores: Any = scores) -> None:
+                for i in range(part.start, part.stop):
+                    scores[i] = query.vector_count - numkong.maxsim_packed(query, self._packed[i])
+
+            for_ranges(task, len(self), 1024)
+            best = top_k(scores, k)
+            hits.append(Hits(best, scores[best]))
+        return hits
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tokens.nbytes for tokens in self._packed)
+
+
+def _packed(tokens: Tensor) -> Any:
+    return numkong.maxsim_pack(tokens.half().numpy())
 
 
 def _ward(folder: Path, k: int) -> Scanned:
@@ -82,19 +111,9 @@ def _kmeans(folder: Path, k: int, seed: int = 0) -> Scanned:
     return Scanned(folder, partial(pool_kmeans, k=k, seed=seed))
 
 
-def _muvera(folder: Path, **options: Any) -> Scanned:
-    encoder = Muvera(**options)
-    return Scanned(
-        folder,
-        partial(_single, encoder.encode_documents),
-        partial(_single, encoder.encode_queries),
-    )
-
-
 FAMILIES = (
     Family("full", Scanned, is_maxsim=True),
+    Family("numkong", PackedTokens, is_maxsim=True),
     Family("ward", _ward, budgeted=True, is_maxsim=True),
     Family("kmeans", _kmeans, budgeted=True, is_maxsim=True),
-    Family("muvera", _muvera),
-    Family("muvera-centered", partial(_muvera, centered=True)),
 )

@@ -1,4 +1,4 @@
-"""Approximate nearest-neighbour (ANN) libraries, behind one interface.
+"""Approximate nearest-neighbour (ANN) search, ours and that of libraries, behind one interface.
 
 A backend finds the vectors with (nearly) the largest inner products, by integer labels. It lives in
 memory and knows nothing of files, documents or tokens. It can be written to bytes, and rebuilt from
@@ -28,6 +28,7 @@ class Backend(Protocol):
     """
 
     options_type: ClassVar[type]
+    fewest: ClassVar[int]  # documents below which a scan is as fast
     dim: int
 
     def __init__(self, dim: int, size: int, options: Any) -> None: ...
@@ -62,6 +63,12 @@ class Backend(Protocol):
         """Return labels and inner products of the best k vectors for queries (m, D), best first.
 
         Both have the shape (m, k) and are filled up with -1 and -inf.
+        """
+
+    def shortlist(self, k: int) -> int:
+        """Return how many vectors to search for, so that the best k are among them.
+
+        More than k if products are less precise here than where the index scores the results.
         """
 
     def outgrown(self, size: int) -> bool:

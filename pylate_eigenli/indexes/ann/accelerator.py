@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from ...storage import Snapshot, Transaction
 from .. import ann as backends
 from .. import columns
 from ..codecs import VectorCodec
+from ..registry import type_of
 from ..settings import SVSettings
 
 # The structure grows when this many documents, and this share of them, are not covered.
@@ -30,33 +32,52 @@ _VECTORS_AT_ONCE = 1024
 _ANN = "ann"  # the array of the collection that holds the structure
 
 
+class _Covered(NamedTuple):
+    """Labels (rows,) of a state, which of its rows live, and what of them the structure covers."""
+
+    labels: NDArray[np.int64]
+    alive: NDArray[np.bool_]
+    rows: int
+    living: int
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> _Covered:
+        labels = np.concatenate([columns.labels(segment) for segment in snapshot.segments])
+        alive = np.concatenate([segment.alive for segment in snapshot.segments])
+        rows = int(np.searchsorted(labels, snapshot.meta.get("covered", 0)))
+        return cls(labels, alive, rows, int(alive[:rows].sum()))
+
+
 class Accelerator:
     """Finds candidates with the structure of a state, and loads it once."""
 
     def __init__(self) -> None:
-        # The structure that was loaded last, and its key.
+        # The structure that was loaded last, and its key; the rows of the state searched last.
         self._loaded: tuple[object, backends.Backend] | None = None
+        self._covered: tuple[object, _Covered] | None = None
 
     def clear(self) -> None:
         """Free the structure."""
-        self._loaded = None
+        self._loaded = self._covered = None
 
     def candidates(
         self, snapshot: Snapshot, settings: SVSettings, vectors: torch.Tensor, n: int
     ) -> tuple[int, list[NDArray[np.int64]]]:
         """Return the first row that the structure does not cover, and its candidates per query.
 
-        ``vectors`` (queries, D) are those of queries, ``n`` is the largest number of candidates.
+        ``vectors`` (queries, D) are those of queries. The candidates, ascending rows, are at least
+        as many as hold the best n.
         """
         backend = self._backend(snapshot, settings) if len(vectors) else None
         if backend is None:
             return 0, [np.empty(0, np.int64)] * len(vectors)
-        labels = np.concatenate([columns.labels(segment) for segment in snapshot.segments])
-        alive = np.concatenate([segment.alive for segment in snapshot.segments])
-        covered = int(np.searchsorted(labels, snapshot.meta.get("covered", 0)))
-        size, living = len(backend), int(alive[:covered].sum())
+        known = self._covered  # read once: another thread may replace it
+        if known is None or known[0] is not snapshot.manifest:
+            known = self._covered = (snapshot.manifest, _Covered.of(snapshot))
+        labels, alive, covered, living = known[1]
+        size, wanted = len(backend), backend.shortlist(n)
         # Removed documents are among the answers: ask for more, twice as many if those are too few.
-        asked = min(-(-n * size // max(living, 1)), size)
+        asked = min(-(-wanted * size // max(living, 1)), size)
         while True:
             found, _ = backend.search(vectors.numpy(), asked)
             candidates, short = [], False
@@ -64,7 +85,7 @@ class Accelerator:
                 given = given[given >= 0]
                 rows = np.minimum(np.searchsorted(labels, given), len(labels) - 1)
                 valid = (labels[rows] == given) & alive[rows]
-                candidates.append(rows[valid][:n].astype(np.int64))
+                candidates.append(np.sort(rows[valid][:wanted]))
                 short |= len(candidates[-1]) < min(n, living) and not valid.all()
             if asked == size or not short:
                 return covered, candidates
@@ -87,6 +108,8 @@ class Accelerator:
     def is_due(snapshot: Snapshot, settings: SVSettings) -> bool:
         """Return whether enough documents wait for the structure to grow."""
         if settings.backend == "exact" or not len(snapshot):
+            return False
+        if len(snapshot) < type_of(settings.backend).fewest:
             return False
         waiting = int(snapshot.meta.get("next_label", 0)) - int(snapshot.meta.get("covered", 0))
         return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))

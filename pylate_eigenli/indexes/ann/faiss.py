@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ..registry import check_positive, library
+from ...errors import check_positive
+from ..registry import library
 from . import Results, check_vectors, no_results
 from .blob import ByteStream, read_blob, write_blob
 
@@ -52,13 +53,14 @@ class FaissOptions:
     ef_search: int = 200
 
     def __post_init__(self) -> None:
-        check_positive(nprobe=self.nprobe, ef_search=self.ef_search)
+        check_positive(or_none=True, nprobe=self.nprobe, ef_search=self.ef_search)
 
 
 class FaissBackend:
     """Vectors in a faiss index."""
 
     options_type: ClassVar[type] = FaissOptions
+    fewest: ClassVar[int] = 0
 
     def __init__(self, dim: int, size: int, options: FaissOptions) -> None:
         self.dim = dim
@@ -102,6 +104,9 @@ class FaissBackend:
             return 0
         lists = self._faiss.try_extract_index_ivf(self._index)
         return max(_SAMPLE, _SAMPLE_PER_CENTROID * (lists.nlist if lists else 0))
+
+    def shortlist(self, k: int) -> int:
+        return k
 
     def outgrown(self, size: int) -> bool:
         return self.options.factory is None and default_factory(size) != self._factory

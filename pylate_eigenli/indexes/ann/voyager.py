@@ -28,8 +28,8 @@ import torch
 from numpy.typing import NDArray
 from typing_extensions import Self
 
-from ...spectral.settings import check_choice
-from ..registry import check_positive, library
+from ...errors import check_choice, check_positive
+from ..registry import library
 from . import Results, check_vectors, no_results
 from .blob import ByteStream, read_blob, write_blob
 
@@ -87,13 +87,15 @@ class VoyagerOptions:
         check_choice("storage", self.storage, tuple(_NUMBERS))
         if self.M == 1:
             raise ValueError("M must be at least 2, got 1")
-        check_positive(M=self.M, ef_construction=self.ef_construction, ef_search=self.ef_search)
+        check_positive(ef_construction=self.ef_construction, ef_search=self.ef_search)
+        check_positive(or_none=True, M=self.M)
 
 
 class VoyagerBackend:
     """Vectors in a Voyager graph."""
 
     options_type: ClassVar[type] = VoyagerOptions
+    fewest: ClassVar[int] = 0
     sample_size = 0
 
     def __init__(self, dim: int, size: int, options: VoyagerOptions) -> None:
@@ -133,6 +135,9 @@ class VoyagerBackend:
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         check_vectors(vectors, self.dim)
+
+    def shortlist(self, k: int) -> int:
+        return k
 
     def outgrown(self, size: int) -> bool:
         return False

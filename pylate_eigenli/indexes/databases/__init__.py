@@ -23,8 +23,9 @@ from uuid import UUID, uuid5
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import check_positive
 from ...storage import DocumentId
-from ..registry import DATABASES, check_positive, library, options_of, type_of
+from ..registry import DATABASES, library, options_of, type_of
 from ..results import Found
 
 T = TypeVar("T", bound=Any)
@@ -193,7 +194,7 @@ def _is_private(uri: str) -> bool:
 
 
 def check_dimension(name: str, dim: int) -> None:
-    """Refuse vectors that are too long for a database."""
+    """Raise an error if vectors are too long for a database."""
     limit = type_of(name).max_dimensions
     if dim > limit:
         d = (math.isqrt(8 * limit + 1) - 1) // 2  # the largest with d (d + 1) / 2 <= limit

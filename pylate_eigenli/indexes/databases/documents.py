@@ -21,7 +21,7 @@ from ...storage.trust import is_signed, sign, untrusted
 from .. import columns, databases
 from ..codecs import Codec, VectorCodec
 from ..collection import Collection, store_background, stored_background
-from ..documents import Companion, Progress, SearchRequest, Subset, TokenBatches
+from ..documents import Progress, SearchRequest, Subset, TokenBatches
 from ..inputs import subset_per_query
 from ..results import Found
 from ..settings import SVSettings
@@ -135,13 +135,7 @@ class DatabaseDocuments:
 
     # --- changing -----------------------------------------------------------------------------
 
-    def add(
-        self,
-        batches: Callable[[int | None], TokenBatches],
-        progress: Progress,
-        companion: Companion | None,
-    ) -> None:
-        _refuse(companion)
+    def add(self, batches: Callable[[int | None], TokenBatches], progress: Progress) -> None:
         dim = self._collection.dim(self._collection.snapshot)
         self._learnt = None
         self._upload(self._encoded(batches(dim)), progress)
@@ -152,36 +146,33 @@ class DatabaseDocuments:
         codec: Codec,
         batches: Callable[[Any], Iterable[Batch]],
         progress: Progress,
-        companion: Companion | None,
     ) -> None:
-        _refuse(companion)
         assert isinstance(codec, VectorCodec)
-        if not self._prepare(dim, codec):
-            codec = self._collection.codec(self._collection.snapshot)
-        self._upload(batches(codec), progress, only_missing=True)
+        self._upload(batches(self._prepared(dim, codec)), progress, only_missing=True)
 
     def _encoded(self, batches: TokenBatches) -> Iterator[Batch]:
         for ids, tokens in batches:
             state = self._collection.snapshot
             codec = self._learnt or self._collection.codec(state, tokens.dim)
             codec, documents = codec.encode(ids, tokens)
-            if self._collection.dim(state) is None and not self._prepare(tokens.dim, codec):
-                codec = self._collection.codec(self._collection.snapshot)
-                codec, documents = codec.encode(ids, tokens)
+            if self._collection.dim(state) is None:
+                prepared = self._prepared(tokens.dim, codec)
+                if prepared is not codec:
+                    codec, documents = prepared.encode(ids, tokens)
             self._learnt = codec
             yield documents
 
-    def _prepare(self, dim: int, codec: VectorCodec) -> bool:
-        """Fix the settings and the encoder, fitted to the first documents, before any are sent.
+    def _prepared(self, dim: int, codec: VectorCodec) -> VectorCodec:
+        """Fix the settings and the fitted encoder before the first documents are sent.
 
-        False if another process has done so in the meantime: its settings apply.
+        Returns the given codec, or the stored one if another process has been faster.
         """
         with self._collection.store.transaction() as transaction:
             known = self._collection.dim(transaction.base)
             if known is not None:
                 if known != dim:
                     raise ValueError(f"documents have dimension {dim}, expected {known}")
-                return False
+                return self._collection.codec(transaction.base)
             databases.check_dimension(self._name, codec.encoder.width)
             if not self._override and self._database.exists():
                 raise ValueError(
@@ -196,15 +187,14 @@ class DatabaseDocuments:
                 # Last of all: whatever fails before leaves the old documents in place.
                 self._database.drop()
         self._override = False
-        return True
+        return codec
 
     def _upload(
         self, batches: Iterable[Batch], progress: Progress, only_missing: bool = False
     ) -> None:
         """Send encoded documents, and check that all arrive.
 
-        Call :meth:`_prepare` before the first batch is read. With ``only_missing``, documents that
-        the database holds are not sent again.
+        With ``only_missing``, documents that the database holds are not sent again.
         """
         sent: dict[DocumentId, None] = {}
         matrices: NDArray[np.float64] | float = 0.0
@@ -236,8 +226,7 @@ class DatabaseDocuments:
             verify(self._database, list(sent))
             self._changed(np.asarray(matrices), len(sent))
 
-    def remove(self, ids: list[DocumentId], companion: Companion | None) -> None:
-        _refuse(companion)
+    def remove(self, ids: list[DocumentId]) -> None:
         if missing := self.missing(self._collection.snapshot, ids):
             raise UnknownDocumentError(
                 f"{len(missing)} of {len(ids)} documents are not in the index: {listed(missing)}"
@@ -382,10 +371,3 @@ def _check_known(ids: Iterable[DocumentId], known: Container[DocumentId]) -> Non
 
 def _signed_name(backend: str, uri: str | None) -> str:
     return f"{backend} {uri or ''}"
-
-
-def _refuse(companion: Companion | None) -> None:
-    if companion is not None:
-        raise ValueError(
-            "a database shows documents as they arrive: there is no commit to accompany"
-        )

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from ...spectral.settings import check_choice
+from ...errors import check_choice, check_positive
 from ...storage import DocumentId
-from ..registry import check_positive, library
+from ..registry import library
 from ..results import Found
 from . import (
     DOCUMENTS_AT_ONCE,

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from ...errors import check_positive
 from ...storage import DocumentId
-from ..registry import check_positive, library
+from ..registry import library
 from ..results import Found
 from . import (
     DOCUMENTS_AT_ONCE,
@@ -63,7 +64,7 @@ class QdrantOptions(DatabaseOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(shards=self.shards, replicas=self.replicas)
+        check_positive(or_none=True, shards=self.shards, replicas=self.replicas)
         if self.quantization not in (None, "scalar", "binary"):
             raise ValueError(f"quantization must be scalar or binary, got {self.quantization!r}")
         if self.oversampling < 1:

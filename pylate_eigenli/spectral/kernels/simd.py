@@ -126,6 +126,26 @@ def add_common_bits(_typing: Any, count: Any, x: Any, y: Any) -> Any:
 
 
 @_intrinsic  # type: ignore[misc]
+def twice_plus(_typing: Any, x: Any, y: Any) -> Any:
+    """Return 2 x + y for vectors of words."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.add(builder.add(args[0], args[0]), args[1])
+
+    return x(x, x), generate
+
+
+@_intrinsic  # type: ignore[misc]
+def negative(_typing: Any, x: Any) -> Any:
+    """Return -x for a vector of words."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.neg(args[0])
+
+    return x(x), generate
+
+
+@_intrinsic  # type: ignore[misc]
 def total_words(_typing: Any, value: Any) -> Any:
     """Return the sum of eight words."""
 

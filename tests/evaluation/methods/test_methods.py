@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pylate_eigenli import EigenLIIndex, EigenLISVIndex
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TokenProjection
 from pylate_eigenli.evaluation.baselines import Muvera, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation.methods import FAMILIES, Method, expand, parse
 from pylate_eigenli.scores.maxsim import maxsim_scores
@@ -39,7 +39,14 @@ INDEXES = {
     ),
 }
 SCANNED = ["full", "kmeans-8", "ward-8", "muvera", "muvera-centered"]
-STREAMED = [*SCANNED, *INDEXES]
+SMALL = "features=32,sample_tokens=400,learning_tokens=400,epochs=1,show_progress=false"
+SINGLE = [
+    "muvera:dtype=int8",
+    "muvera:dtype=binary,rerank=maxsim,n_candidates=70",
+    f"lemur:{SMALL}",
+    f"lemur-elm:dtype=int4,{SMALL}",
+]
+STREAMED = [*SCANNED, *SINGLE, *INDEXES, "eigenli-sv-8:preset=plus,token_dim=12"]
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +163,6 @@ class TestScanned:
             "full": sum(map(len, items)),
             "ward-8": sum(min(len(item), 8) for item in items),
             "kmeans-8": sum(min(len(item), 8) for item in items),
-            "muvera": 70 * 10240 / 32,
         }
         for name, expected in vectors.items():
             size = built(name, items, tmp_path / name).nbytes
@@ -182,6 +188,71 @@ def test_an_index_is_measured_itself(name, items, queries, tmp_path):
         assert [str(row) for row in hits.rows] == [hit["id"] for hit in expected]
         np.testing.assert_array_equal(hits.scores, [hit["score"] for hit in expected])
     assert method.nbytes == pytest.approx(index.nbytes, rel=0.05)
+
+
+class TestSingleVectors:
+    @pytest.mark.parametrize(
+        ("dtype", "expected"),
+        [("float32", 4 * 640), ("float16", 2 * 640), ("int8", 648), ("int4", 328), ("binary", 88)],
+    )
+    def test_their_sizes_are_those_of_the_dtype(self, dtype, expected, items, tmp_path):
+        name = f"muvera:dtype={dtype},repetitions=5,hyperplanes=3"
+        assert built(name, items, tmp_path).nbytes == 70 * expected
+
+    def test_codes_of_more_bits_are_nearer_to_the_vectors(self, items, queries, tmp_path):
+        candidates = [np.arange(70)] * 5
+        errors = []
+        exact = built("muvera", items, tmp_path / "exact").search(queries, 70, candidates)
+        for dtype in ("int8", "int4", "binary"):
+            method = built(f"muvera:dtype={dtype}", items, tmp_path / dtype)
+            pairs = zip(method.search(queries, 70, candidates), exact, strict=True)
+            by_row = [(a.scores[a.rows.argsort()], b.scores[b.rows.argsort()]) for a, b in pairs]
+            errors.append(np.mean([np.abs(a - b).mean() for a, b in by_row]))
+        assert errors == sorted(errors)
+        assert errors[0] < 1e-2 * errors[2]
+
+    @pytest.mark.parametrize("name", ["muvera", f"lemur-elm:{SMALL}"])
+    def test_candidates_that_are_reranked_get_the_scores_of_maxsim(
+        self, name, items, queries, tmp_path
+    ):
+        options = "rerank=maxsim,n_candidates=20"
+        name = f"{name},{options}" if ":" in name else f"{name}:{options}"
+        first = built(name.replace(f"{options}", "dtype=float16"), items, tmp_path / "first")
+        method = built(name, items, tmp_path / "both")
+        exact = maxsim_scores(queries, collect(items))
+        for scores, hits, best in zip(
+            exact, method.search(queries, 60), first.search(queries, 20), strict=True
+        ):
+            assert sorted(hits.rows) == sorted(best.rows)
+            np.testing.assert_allclose(hits.scores, scores[hits.rows], rtol=1e-2)
+        tokens = sum(map(len, items))
+        assert method.nbytes - first.nbytes == (32 + 4) * tokens + 8 * 71
+
+    def test_lemur_learns_from_queries_only_if_asked(self, items, queries, tmp_path):
+        found = []
+        for options in ("", ",fit_queries=true"):
+            method = built(f"lemur-elm:{SMALL}{options}", items, tmp_path / options)
+            method.fit_queries(queries)
+            found.append(method.search(queries, 70)[0].scores)
+        plain = built(f"lemur-elm:{SMALL}", items, tmp_path / "plain").search(queries, 70)[0]
+        np.testing.assert_array_equal(found[0], plain.scores)
+        assert not np.allclose(found[1], plain.scores)
+
+
+def test_tokens_are_projected_by_the_first_documents(items, queries, tmp_path):
+    method = built("eigenli-sv-4:preset=plus,token_dim=12", items, tmp_path / "method", (0, 40, 70))
+    floats = [np.float32(item) for item in items]
+    index = EigenLISVIndex(
+        str(tmp_path / "index"),
+        k=4,
+        preset="plus",
+        token_projection=TokenProjection.fit(floats[:40], 12),
+        show_progress=False,
+    )
+    index.add_documents([str(i) for i in range(40)], floats[:40])
+    index.add_documents([str(i) for i in range(40, 70)], floats[40:])
+    for hits, expected in zip(method.search(queries, 9), index(list(queries), k=9), strict=True):
+        np.testing.assert_allclose(hits.scores, [hit["score"] for hit in expected], rtol=1e-5)
 
 
 class TestLimits:
@@ -261,8 +332,14 @@ class TestNames:
             "eigenli-sv-8:ef_search=9",
             "ward-8:idf=0.2",
             "muvera:planes=3",
+            "muvera:fit_queries=true",
+            "muvera:dtype=int3",
+            "lemur:features=0",
+            "lemur:rerank=eigenli",
+            "lemur-elm:n_candidates=0",
             "eigenli-8:dtype=int3",
             "eigenli-sv-8:rerank=bm25",
+            "eigenli-sv-8:token_dim=0",
         ],
     )
     def test_bad_options_are_named_with_their_method_before_anything_is_built(self, name):
