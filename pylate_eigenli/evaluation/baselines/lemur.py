@@ -35,6 +35,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
+from ...errors import check_positive
 from ...scores.maxsim import maxsim_scores, row_ranges
 from ...tokens import TokenBatch
 
@@ -90,10 +91,8 @@ class Lemur:
     show_progress: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("features", "epochs", "documents", "learning_tokens", "sample_tokens"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        counts = ("features", "epochs", "documents", "learning_tokens", "sample_tokens")
+        check_positive(**{name: getattr(self, name) for name in counts})
 
     def fit(self, documents: TokenBatch, queries: TokenBatch | None = None) -> LemurEncoder:
         """Learn from documents, and from tokens of queries if a sample of them is given.

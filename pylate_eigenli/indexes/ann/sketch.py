@@ -59,7 +59,8 @@ class SketchOptions:
     candidates: int | None = None
 
     def __post_init__(self) -> None:
-        check_positive(directions=self.directions, candidates=self.candidates)
+        check_positive(directions=self.directions)
+        check_positive(or_none=True, candidates=self.candidates)
         if self.directions % 256:
             raise ValueError(f"directions must be a multiple of 256, got {self.directions}")
 
