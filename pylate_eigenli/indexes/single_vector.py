@@ -133,11 +133,14 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             dtype=dtype,
             keep_tokens=keep_tokens,
             keep_bases=keep_bases,
-            projection=None if projection is None else projection.dim,
-            token_projection=None if token_projection is None else token_projection.dim,
+            projection=_dim_of("projection", projection, SVProjection),
+            token_projection=_dim_of("token_projection", token_projection, TokenProjection),
             backend=backend,
             backend_options=backend_options,
         )
+        if backend_options and self.settings.backend == "exact":
+            option = next(iter(backend_options))
+            raise ValueError(f"the exact backend has no option {option!r}: name a backend")
         self.rerank = rerank
         self.n_candidates = n_candidates
         self.tokens_of = tokens_of
@@ -228,3 +231,12 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             if best.ids
         ]
         return float(np.mean(shares)) if shares else 1.0
+
+
+def _dim_of(option: str, projection: Any, kind: type[SVProjection | TokenProjection]) -> int | None:
+    """Return the number of dimensions that a projection gives; refuse what is none."""
+    if projection is None:
+        return None
+    if isinstance(projection, kind):
+        return int(projection.dim)
+    raise TypeError(f"{option} must be of {kind.__name__}, got {type(projection).__name__}")
