@@ -624,7 +624,7 @@ def test_defaults_are_said_where_they_hold(monkeypatch: pytest.MonkeyPatch) -> N
     convert = run("convert", "--help").stdout  # where what is left out stays as it is
     assert "[default" not in convert
     assert "(the default)" not in convert
-    assert "by default a small one" in run("spectrum", "--help").stdout
+    assert "by default a small one that needs no network" in run("spectrum", "--help").stdout
 
 
 def test_help_is_wrapped_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
