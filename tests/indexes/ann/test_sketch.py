@@ -70,7 +70,7 @@ def test_more_candidates_find_more_and_can_be_asked_for_when_opening(built, tmp_
 
 def test_the_shortlist_grows_with_the_collection_and_the_results():
     made = backend()
-    assert made.shortlist(1) == int(10 * np.sqrt(N))
+    assert made.shortlist(1) == int(20 * np.sqrt(N))
     assert made.shortlist(100) == 1000
     assert backend(candidates=70).shortlist(5) == 70
 
