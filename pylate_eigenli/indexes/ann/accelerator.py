@@ -29,6 +29,9 @@ _PENDING_DOCUMENTS = 1000
 _PENDING_SHARE = 0.1
 _MAX_DEAD_SHARE = 0.3
 _VECTORS_AT_ONCE = 1024
+# A scan for so many queries at once reads codes once for all, and multiplies them this many times as
+# fast as the codes of shortlists are fetched from here and there.
+_BATCH, _BATCH_SHARE = 16, 20
 _ANN = "ann"  # the array of the collection that holds the structure
 
 
@@ -76,6 +79,8 @@ class Accelerator:
             known = self._covered = (snapshot.manifest, _Covered.of(snapshot))
         labels, alive, covered, living = known[1]
         size, wanted = len(backend), backend.shortlist(n)
+        if len(vectors) >= _BATCH and wanted > max(n, size / _BATCH_SHARE):
+            return 0, [np.empty(0, np.int64)] * len(vectors)
         # Removed documents are among the answers: ask for more, twice as many if those are too few.
         asked = min(-(-wanted * size // max(living, 1)), size)
         while True:

@@ -50,7 +50,7 @@ class SketchOptions:
         Number of principal directions, a multiple of 256; a sketch has a quarter as many bytes.
     candidates
         Number of documents that are scored by their codes, at least 10 for each result. More of
-        them find more, in more time. By default 10 times the square root of the number of documents.
+        them find more, in more time. By default 20 times the square root of the number of documents.
     """
 
     of_searches: ClassVar[frozenset[str]] = frozenset({"candidates"})
@@ -142,7 +142,7 @@ class SketchBackend:
         return self._trained_on < _SAMPLE // 2 and size > _GROWN * self._trained_on
 
     def shortlist(self, k: int) -> int:
-        return max(self.options.candidates or int(10 * math.sqrt(len(self))), 10 * k)
+        return max(self.options.candidates or int(20 * math.sqrt(len(self))), 10 * k)
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         sample = torch.from_numpy(check_vectors(vectors, self.dim))

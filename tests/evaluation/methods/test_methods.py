@@ -158,6 +158,13 @@ class TestScanned:
                 hits.scores, [hit["score"] for hit in expected[:10]], rtol=1e-5
             )
 
+    def test_numkong_scores_tokens_of_half_precision(self, items, queries, tmp_path):
+        scores = maxsim_scores(halved(queries), halved(collect(items)))
+        found = built("numkong", items, tmp_path).search(queries, k=9)
+        for hits, row in zip(found, scores, strict=True):
+            np.testing.assert_allclose(hits.scores, row[top_k(row, 9)], rtol=1e-4)
+            np.testing.assert_allclose(row[hits.rows], hits.scores, rtol=1e-4)
+
     def test_sizes_are_those_of_the_vectors_in_half_precision(self, items, tmp_path):
         vectors = {
             "full": sum(map(len, items)),

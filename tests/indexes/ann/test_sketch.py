@@ -57,7 +57,7 @@ def test_few_documents_are_scanned_instead(tmp_path, monkeypatch):
 
 
 def test_more_candidates_find_more_and_can_be_asked_for_when_opening(built, tmp_path):
-    queries = synthetic.queries(20, tokens=5, d=24)
+    queries = synthetic.queries(12, tokens=5, d=24)
     with built() as index:
         assert index.recall_against_exact(queries, k=10) >= 0.95  # by default half of so few
     found = {}
@@ -70,7 +70,7 @@ def test_more_candidates_find_more_and_can_be_asked_for_when_opening(built, tmp_
 
 def test_the_shortlist_grows_with_the_collection_and_the_results():
     made = backend()
-    assert made.shortlist(1) == int(10 * np.sqrt(N))
+    assert made.shortlist(1) == int(20 * np.sqrt(N))
     assert made.shortlist(100) == 1000
     assert backend(candidates=70).shortlist(5) == 70
 
@@ -94,3 +94,17 @@ def test_bytes_of_other_sizes_than_their_header_says_are_refused(name, size):
     forged = write_blob({**header, name: size}, lambda stream: stream.write(body.data))
     with pytest.raises(ValueError):  # noqa: PT011
         SketchBackend.from_bytes(forged, SketchOptions()).search(packed_queries(), 10)
+
+
+def test_a_large_batch_is_scanned_where_that_is_faster(built, monkeypatch):
+    index = built()
+    queries = synthetic.queries(40, tokens=5, d=24)
+    searched = []
+    search = SketchBackend.search
+    monkeypatch.setattr(
+        SketchBackend, "search", lambda self, x, k: searched.append(len(x)) or search(self, x, k)
+    )
+    index(queries, k=10)
+    assert searched == []
+    index(queries[:15], k=10)
+    assert searched == [15]
