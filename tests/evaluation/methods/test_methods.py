@@ -44,7 +44,7 @@ SINGLE = [
     "muvera:dtype=int8",
     "muvera:dtype=binary,rerank=maxsim,n_candidates=70",
     f"lemur:{SMALL}",
-    f"lemur-elm:dtype=int4,{SMALL}",
+    f"lemur-elm:dtype=int4,dim=20,{SMALL}",
 ]
 STREAMED = [*SCANNED, *SINGLE, *INDEXES, "eigenli-sv-8:preset=plus,token_dim=12"]
 
@@ -192,11 +192,19 @@ def test_an_index_is_measured_itself(name, items, queries, tmp_path):
 
 class TestSingleVectors:
     @pytest.mark.parametrize(
-        ("dtype", "expected"),
-        [("float32", 4 * 640), ("float16", 2 * 640), ("int8", 648), ("int4", 328), ("binary", 88)],
+        ("options", "expected"),
+        [
+            ("dtype=float32", 4 * 640),
+            ("dtype=float16", 2 * 640),
+            ("dtype=int8", 648),
+            ("dtype=int4", 328),
+            ("dtype=binary", 88),
+            ("dtype=int8,dim=40", 48),
+            ("dtype=int8,dim=71", 648),  # there are fewer documents
+        ],
     )
-    def test_their_sizes_are_those_of_the_dtype(self, dtype, expected, items, tmp_path):
-        name = f"muvera:dtype={dtype},repetitions=5,hyperplanes=3"
+    def test_their_sizes_are_those_of_dtype_and_dim(self, options, expected, items, tmp_path):
+        name = f"muvera:{options},repetitions=5,hyperplanes=3"
         assert built(name, items, tmp_path).nbytes == 70 * expected
 
     def test_codes_of_more_bits_are_nearer_to_the_vectors(self, items, queries, tmp_path):
@@ -337,6 +345,7 @@ class TestNames:
             "lemur:features=0",
             "lemur:rerank=eigenli",
             "lemur-elm:n_candidates=0",
+            "lemur-elm:dim=0",
             "eigenli-8:dtype=int3",
             "eigenli-sv-8:rerank=bm25",
             "eigenli-sv-8:token_dim=0",
