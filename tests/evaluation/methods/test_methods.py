@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TokenProjection
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection
 from pylate_eigenli.evaluation.baselines import Muvera, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation.methods import FAMILIES, Method, expand, parse
 from pylate_eigenli.scores.maxsim import maxsim_scores
@@ -46,7 +46,7 @@ SINGLE = [
     f"lemur:{SMALL}",
     f"lemur-elm:dtype=int4,dim=20,{SMALL}",
 ]
-STREAMED = [*SCANNED, *SINGLE, *INDEXES, "eigenli-sv-8:preset=plus,token_dim=12"]
+STREAMED = [*SCANNED, *SINGLE, *INDEXES, "eigenli-sv-8:preset=plus,token_dim=12,dim=20"]
 
 
 @pytest.fixture(scope="module")
@@ -247,16 +247,18 @@ class TestSingleVectors:
         assert not np.allclose(found[1], plain.scores)
 
 
-def test_tokens_are_projected_by_the_first_documents(items, queries, tmp_path):
-    method = built("eigenli-sv-4:preset=plus,token_dim=12", items, tmp_path / "method", (0, 40, 70))
-    floats = [np.float32(item) for item in items]
-    index = EigenLISVIndex(
-        str(tmp_path / "index"),
-        k=4,
-        preset="plus",
-        token_projection=TokenProjection.fit(floats[:40], 12),
-        show_progress=False,
+def test_projections_are_fitted_to_the_first_documents(items, queries, tmp_path):
+    method = built(
+        "eigenli-sv-4:preset=plus,token_dim=12,dim=20", items, tmp_path / "method", (0, 40, 70)
     )
+    floats = [np.float32(item) for item in items]
+    options = {"k": 4, "preset": "plus", "show_progress": False}
+    options["token_projection"] = TokenProjection.fit(floats[:40], 12)
+    plain = EigenLISVIndex(str(tmp_path / "plain"), dtype="float32", **options)
+    plain.add_documents(list(range(40)), floats[:40])
+    vectors = np.concatenate([batch for _, batch in plain.vectors()])
+    projection = SVProjection.fit(vectors, 20)
+    index = EigenLISVIndex(str(tmp_path / "index"), projection=projection, **options)
     index.add_documents([str(i) for i in range(40)], floats[:40])
     index.add_documents([str(i) for i in range(40, 70)], floats[40:])
     for hits, expected in zip(method.search(queries, 9), index(list(queries), k=9), strict=True):
@@ -349,6 +351,7 @@ class TestNames:
             "eigenli-8:dtype=int3",
             "eigenli-sv-8:rerank=bm25",
             "eigenli-sv-8:token_dim=0",
+            "eigenli-sv-8:dim=1.5",
         ],
     )
     def test_bad_options_are_named_with_their_method_before_anything_is_built(self, name):
