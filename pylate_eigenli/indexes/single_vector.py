@@ -78,8 +78,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         Where a vector database is and what it wants to see: see
         :func:`pylate_eigenli.indexes.databases.connect`. The uri is remembered, the token never written.
     trust_index
-        Whether to open a database that only the folder names. An embedded one can run code, so
-        this is for folders of people you trust. What you have named yourself is opened anyway.
+        Whether to open a database that only the folder names, and an ANN structure of a library
+        that somebody else has built or that was built in another folder. Both can run code, so
+        this is for folders of people you trust. What you have named or built yourself is opened
+        anyway, and documents of a structure that is not opened are scanned.
 
     Examples
     --------
@@ -151,7 +153,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         for name, value in (("uri", uri), ("token", token)):
             if value is not None:
                 raise ValueError(f"{name} is for the backends {' and '.join(databases.NAMES)} only")
-        ann = Accelerator()
+        ann = Accelerator(self._collection.path, trust_index)
         search = VectorSearch(self._collection, ann)
         self._documents = LocalDocuments(self._collection, search, ann)
 
