@@ -39,39 +39,6 @@ The folders follow the data, from token embeddings to search results:
     Errors that a caller may catch, and checks of arguments.
 
 ``tests/test_layers.py`` lists the folders that each folder may import.
-
-Glossary
---------
-direction
-    A unit eigenvector of a document's second moment.
-subspace
-    The span of a document's first k directions; each direction can have a weight.
-spectral filter
-    The function that turns eigenvalues into weights: hard, soft, ridge, energy.
-floor
-    The weight of all directions outside the subspace, one number per document.
-projector, matrix
-    The d x d matrix that a subspace with weights and floor stands for.
-packed vector
-    The upper triangle of this matrix as one vector; its inner product with a query is the score.
-codes
-    A vector at 8, 4, 2 or 1 bit per dimension, with a scale.
-background
-    The mean matrix of all documents of a collection; of a standardised one, the expected query.
-idf
-    Query weights that lower directions which many documents share.
-shortlist
-    The best documents of a fast first stage (scan, ANN or database).
-rescore, rerank
-    Score the shortlist again, by the exact subspace score or by MaxSim.
-segment
-    An immutable file of documents.
-tombstone
-    The mark of a removed document in a segment.
-generation
-    The number of a committed state of an index.
-snapshot
-    One committed state, as a reader sees it.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ async def _search(
     random = np.random.default_rng(seed)
     while time.perf_counter() < end:
         number = int(random.integers(len(queries)))
-        body = {"queries_embeddings": [queries[number]], "k": _RESULTS}
+        body = {"queries_embeddings": [queries[number]], "top": _RESULTS}
         begin = time.perf_counter()
         answer = await _call(client, "POST", "/search", body, log)
         if answer is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,11 +9,12 @@ import typer
 
 from .options import (
     Backend,
-    Directions,
+    BackendOptions,
     Dtype,
     IndexPath,
     Json,
     KeepTokens,
+    KeptDirections,
     Override,
     Preset,
     Trust,
@@ -23,7 +23,7 @@ from .options import (
     existing,
     kind_settings,
 )
-from .terminal import echo_report
+from .terminal import echo_report, has_bars
 
 
 def convert(
@@ -32,37 +32,33 @@ def convert(
         Path,
         typer.Argument(metavar="NEW", help="Folder of the new index.", show_default=False),
     ],
-    directions: Directions = None,
+    directions: KeptDirections = None,
     preset: Preset = None,
     dtype: Dtype = None,
     backend: Backend = None,
     uri: Uri = None,
     keep_tokens: KeepTokens = None,
-    options: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JSON", help='Options of the backend, such as {"index_type": "HNSW"}.'
-        ),
-    ] = None,
+    backend_options: BackendOptions = None,
     override: Override = False,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Make another index of INDEX, without a model: other precision, backend or preset.
+    """Make another index of INDEX without encoding again: other precision, backend or preset.
 
-    Options that are left out stay as they are. INDEX does not change, and texts and model go along.
-    Another preset or number of directions needs an index made with --keep-tokens. After an
-    interrupted upload to a database, the same command goes on.
+    What you leave out stays as in INDEX, which does not change; texts and model go along. Another
+    preset or number of directions needs an INDEX made with --keep-tokens. After an interrupted upload
+    to a database, the same command goes on.
     """
     from ..corpus.page_index import open_corpus
 
-    settings = kind_settings(backend, keep_tokens, uri)
+    settings = kind_settings(backend, keep_tokens, uri, backend_options)
     settings |= {"k": directions, "preset": preset, "dtype": dtype}
-    settings["backend_options"] = None if options is None else json.loads(options)
     with (
         open_corpus(existing(index), trust_index=trust) as source,
-        source.convert(target, override=override, show_progress=not as_json, **settings) as made,
+        source.convert(
+            target, override=override, show_progress=has_bars(as_json), **settings
+        ) as made,
     ):
         report = {"documents": len(made), "index": str(target)}
-        line = f"{counted(len(made))}; search with the index in {target}."
+        line = f"{target} holds {counted(len(made), *made.passages)}."
         echo_report(report, line, as_json=as_json)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from .options import Json, drawable
+from .options import AnyModel, Json, drawable
 from .terminal import echo, text
 
 QUESTIONS = (
@@ -38,17 +38,15 @@ _HITS = 3
 
 def demo(
     questions: Annotated[
-        list[str] | None, typer.Argument(help="Questions to ask besides the built-in ones.")
+        list[str] | None,
+        typer.Argument(metavar="QUESTION", help="Questions to ask besides the built-in ones."),
     ] = None,
     documents: Annotated[int, typer.Option(min=50, help="Docstrings to index, at most.")] = 2000,
     k: Annotated[
         int,
         typer.Option("-k", "--directions", min=1, help="Directions EigenLI keeps of a document."),
     ] = 32,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="NAME_OR_PATH", help="Use this model, not the bundled one."),
-    ] = None,
+    model: AnyModel = None,
     index_folder: Annotated[
         Path | None, typer.Option(help="Keep the index of the docstrings in this folder.")
     ] = None,

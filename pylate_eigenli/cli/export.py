@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from .options import IndexPath, Json, Trust, existing
-from .terminal import echo_report
+from .terminal import echo_report, has_bars
 
 
 class Number(str, Enum):
@@ -40,6 +40,6 @@ def export(
     from ..indexes.open_index import open_index
 
     with open_index(existing(index), trust_index=trust) as opened:
-        export_file(opened, file, dtype=dtype.value, show_progress=not as_json)
+        export_file(opened, file, dtype=dtype.value, show_progress=has_bars(as_json))
         report = {"documents": len(opened), "file": str(file)}
         echo_report(report, f"The vectors are in {file}.", as_json=as_json)

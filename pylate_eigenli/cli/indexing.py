@@ -20,6 +20,7 @@ from rich.progress import (
 
 from .options import (
     Backend,
+    BackendOptions,
     Directions,
     Dtype,
     FieldNames,
@@ -27,6 +28,7 @@ from .options import (
     Json,
     KeepTokens,
     Model,
+    ModelOfNew,
     Override,
     Preset,
     Trust,
@@ -51,9 +53,7 @@ SourceName = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="A file or a folder of files: texts (.txt, .md, .html, .pdf, .docx) or records "
-        "(.jsonl, .csv, .tsv), packed (.gz) or not; or - for JSON lines from stdin. Passages are "
-        "named by the path of their file within the folder: a file with the same path in another "
-        "folder replaces them.",
+        "(.jsonl, .csv, .tsv), packed (.gz) or not; or - for JSON lines from stdin.",
         show_default=False,
     ),
 ]
@@ -65,24 +65,28 @@ BatchSize = Annotated[
 def index(
     index: IndexPath,
     source: SourceName,
-    model: Model = None,
+    model: ModelOfNew = None,
     directions: Directions = None,
     preset: Preset = None,
     dtype: Dtype = None,
     backend: Backend = None,
     uri: Uri = None,
+    backend_options: BackendOptions = None,
     keep_tokens: KeepTokens = None,
     override: Override = False,
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Remove the documents of files that the folder has no more."),
+        typer.Option("--prune", help="Remove all documents that the folder SOURCE does not have."),
     ] = False,
     field: FieldNames = None,
     batch_size: BatchSize = 128,
     trust: Trust = False,
     as_json: Json = False,
 ) -> None:
-    """Index documents; again for what is new or has changed, or after an interruption."""
+    """Index files; run it again for what is new or has changed, or after an interruption.
+
+    A file is known by its path within SOURCE: index two folders with equal file names separately.
+    """
     with _bars() as bars:
         from ..corpus.sources import open_source
         from ..corpus.text_index import TextIndex
@@ -90,10 +94,10 @@ def index(
         opened = open_source(source, fields_of(field))
         if prune and opened.files is None:
             raise ValueError(f"--prune needs a folder of files, which {source} is not")
-        settings = kind_settings(backend, keep_tokens, uri)
+        settings = kind_settings(backend, keep_tokens, uri, backend_options)
         settings |= {"k": directions, "preset": preset, "dtype": dtype}
         if model is None and (override or _is_empty(index, trust)):
-            with bars.task("Making the default model"):
+            with bars.task("Preparing the default model", logged=True):
                 model = model_or_error()
         texts = TextIndex(index, model=model, override=override, trust_index=trust, **settings)
         _fill(texts, opened, batch_size, bars, prune=prune, as_json=as_json)
@@ -162,13 +166,13 @@ def _fill(
     replace: bool = False,
     prune: bool = False,
 ) -> None:
-    from ..corpus.updating import prune as remove_others
     from ..corpus.updating import update
 
     begin = time.perf_counter()
     with texts:
-        with bars.task("Loading the model"):
-            texts.encoder.load()
+        encoder = texts.encoder
+        with bars.task("Loading the model", logged=True):
+            encoder.load()
         try:
             with bars.task("Indexing", source.total) as progress:
                 done = update(
@@ -176,36 +180,43 @@ def _fill(
                     source.parts(texts.cut),
                     commit_size=batch_size,
                     replace=replace,
+                    prune=source.files if prune else None,
                     progress=progress,
                 )
         except KeyboardInterrupt:
-            hint = f"the index holds {counted(len(texts), texts.files)}; run the command again to go on"
-            echo(f"interrupted: {hint}", err=True)
+            held = counted(len(texts), *texts.passages)
+            echo(f"interrupted: {texts.path} holds {held}; the same command goes on", err=True)
             raise typer.Exit(130) from None
         if texts.index.is_overriding:
             raise ValueError("there are no documents in the source; the index is left as it was")
-        pruned = remove_others(texts, source.files) if prune and source.files is not None else 0
-        documents, files = len(texts), texts.files
+        documents, (passages, files) = len(texts), texts.passages
     bars.close()
     for line in source.unreadable:
         echo(f"skipped: {line}", err=True)
-    removed, seconds = done.removed + pruned, time.perf_counter() - begin
+    if not done.is_pruned:
+        echo("nothing was removed but passages: a file of records could not be read", err=True)
+    seconds = time.perf_counter() - begin
     report = {
         "index": str(texts.path),
         "added": done.added,
         "added_files": done.files,
         "skipped": done.unchanged,
-        "removed": removed,
+        "removed": done.removed,
         "unreadable": source.unreadable,
         "documents": documents,
+        "passages": passages,
         "files": files,
         "seconds": round(seconds, 3),
     }
-    of_unchanged = f" ({done.unchanged:,} were there already)" if done.unchanged else ""
-    of_removed = f", removed {removed:,}" if removed else ""
+    numbers = [
+        f"added {counted(done.added, done.added - done.records, done.files)}" if done.added else ""
+    ]
+    numbers += [f"removed {done.removed:,}" if done.removed else ""]
+    numbers += [f"left {done.unchanged:,} unchanged" if done.unchanged else ""]
+    changes = ", ".join(filter(None, numbers)) or "nothing to do"
     line = (
-        f"Added {counted(done.added, done.files)}{of_unchanged}{of_removed}, in {seconds:.1f} s; "
-        f"{texts.path} now holds {counted(documents, files)}."
+        f"{changes[0].upper()}{changes[1:]}, in {seconds:.1f} s. "
+        f"{texts.path} holds {counted(documents, passages, files)}."
     )
     echo_report(report, line, as_json=as_json)
 
@@ -234,8 +245,15 @@ class _Bars:
         self._progress.stop()
 
     @contextmanager
-    def task(self, description: str, total: int | None = None) -> Iterator[Any]:
-        """Show a task while the block runs; yields a function that takes progress."""
+    def task(
+        self, description: str, total: int | None = None, *, logged: bool = False
+    ) -> Iterator[Any]:
+        """Show a task while the block runs; yields a function that takes progress.
+
+        A task without progress is ``logged`` at its beginning if there is no terminal.
+        """
+        if logged and self._progress.disable:
+            echo(f"{description} ...", err=True)
         bar = self._progress.add_task(description, total=total, rate="")
         begin = last = time.perf_counter()
         read = done = 0

@@ -35,11 +35,21 @@ def info(index: IndexPath, trust: Trust = False, as_json: Json = False) -> None:
     table.add_column()
     table.add_column(overflow="fold")
     for name, value in about.items():
-        if isinstance(value, dict):
-            value = ", ".join(f"{key}={setting}" for key, setting in value.items())
-        shown = f"{value:,}" if isinstance(value, int) else str(value)
-        table.add_row(text(name.replace("_", " "), "bold"), text(shown))
+        if value is not None:
+            table.add_row(text(name.replace("_", " "), "bold"), text(_shown(name, value)))
     Console(highlight=False).print(table)
+
+
+def _shown(name: str, value: Any) -> str:
+    if name == "calibration":
+        agreed = ", ".join(f"{key} {share}" for key, share in value["agreements"].items())
+        why = f"the shares of MaxSim's best documents found: {agreed}"
+        return (
+            f"{value['chosen']} ({why if agreed else 'the first documents were too few to tell'})"
+        )
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={setting}" for key, setting in value.items())
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _facts(path: Path) -> dict[str, Any] | None:
@@ -57,11 +67,13 @@ def _facts(path: Path) -> dict[str, Any] | None:
         if catalogue.file.is_set_aside or not are_complete(state):
             return None
         about = catalogue.about
+        passages, files = catalogue.count_passages(newest_rows(path, state))
         pages = {"folder": about["folder"]} if "folder" in about else {}
         return {
             "path": str(path),
             "holds": holding(about),
-            "files": catalogue.count_files(newest_rows(path, state)),
+            "passages": passages,
+            "files": files,
             **facts(state, len(state), state.nbytes),
             "model": about.get("model"),
             **pages,
@@ -73,7 +85,7 @@ def remove(
     documents_ids: Annotated[
         list[str],
         typer.Argument(
-            metavar="ID...",
+            metavar="ID",
             help="Documents; the name of a file stands for all its passages or pages.",
             show_default=False,
         ),
@@ -86,9 +98,15 @@ def remove(
 
     with open_corpus(existing(index), trust_index=trust) as corpus:
         removed = corpus.remove([_meant(corpus, name) for name in documents_ids])
-        left, files = len(corpus), corpus.files
-    report = {"index": str(index), "removed": len(removed), "documents": left, "files": files}
-    line = f"Removed {counted(len(removed))}; {index} now holds {counted(left, files)}."
+        left, (passages, files) = len(corpus), corpus.passages
+    report = {
+        "index": str(index),
+        "removed": len(removed),
+        "documents": left,
+        "passages": passages,
+        "files": files,
+    }
+    line = f"Removed {counted(len(removed))}. {index} holds {counted(left, passages, files)}."
     echo_report(report, line, as_json=as_json)
 
 

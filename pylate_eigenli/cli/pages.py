@@ -43,7 +43,9 @@ TrustRemoteCode = Annotated[
 @app.command()
 @reporting_errors
 def index(
-    folder: Annotated[Path, typer.Argument(help="Folder of PDFs and images, or one file.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Folder of PDFs and images, or one file.")
+    ],
     model: Annotated[
         str,
         typer.Option(metavar="NAME_OR_PATH", help="A vision model, such as ColQwen3 or ColPali."),
@@ -108,14 +110,14 @@ def update_pages(
             "documents": len(corpus),
             "added_files": update.files,
             **asdict(update),
-            "files": corpus.files,
+            "files": corpus.passages[1],
             "skipped": reader.skipped,
         }
         typer.echo(json.dumps(report))
         return
     echo(
-        f"{corpus.path}: {counted(len(corpus), corpus.files, 'page')}, {update.added:,} new; "
-        f"{update.removed:,} removed"
+        f"Added {update.added:,}, removed {update.removed:,}. {corpus.path} holds "
+        f"{counted(len(corpus), *corpus.passages, unit='page')}."
     )
     if reader.skipped:
         echo(f"skipped {len(reader.skipped)}:", err=True)
@@ -131,7 +133,7 @@ def search(
     ],
     words: Annotated[
         list[str],
-        typer.Argument(metavar="QUESTION...", help="What to look for, in one or several words."),
+        typer.Argument(metavar="QUESTION", help="What to look for, in one or several words."),
     ],
     top: Top = 10,
     thumbnails: Annotated[

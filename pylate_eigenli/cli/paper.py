@@ -19,7 +19,10 @@ ROW_FIELDS = ("model", "dataset", "method", "k", "bits", "baseline", "statistic"
 
 def paper(
     table: Annotated[
-        str | None, typer.Argument(help="The table to print; without it, the tables are listed.")
+        str | None,
+        typer.Argument(
+            metavar="TABLE", help="The table to print; without it, the tables are listed."
+        ),
     ] = None,
     model: Annotated[str | None, typer.Option(help="Only this token encoder.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,

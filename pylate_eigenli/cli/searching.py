@@ -26,7 +26,7 @@ def search(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[QUESTION]...",
+            metavar="QUESTION",
             help="What to look for, in one or several words; without it, questions are asked for, "
             "or read from stdin, one per line.",
         ),
@@ -43,7 +43,8 @@ def search(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Only documents with this metadata. Several values of a key: any of them.",
+            help='Only documents with this metadata, or within bounds, in quotes: "year>=2020". May '
+            "be repeated; of several values of a key, any will do.",
         ),
     ] = None,
     whole: Annotated[
@@ -54,9 +55,10 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Search an index of texts or of pages."""
+    from ..corpus.metadata import parse_where
     from ..corpus.page_index import open_corpus
 
-    conditions = _conditions(where or [])
+    conditions = parse_where(where or [])
     console = Console(highlight=False)
     with open_corpus(existing(index), model, trust_index=trust) as corpus:
         question = None if words is None else " ".join(words).strip()
@@ -75,21 +77,6 @@ def search(
                 typer.echo(json.dumps(_as_dict(query, answer, milliseconds)))
             else:
                 _print(console, query, answer, milliseconds, whole)
-
-
-def _conditions(given: list[str]) -> dict[str, list[Any]]:
-    """Return conditions on metadata; 2024 stands for the number and for the string."""
-    conditions: dict[str, list[Any]] = {}
-    for condition in given:
-        key, equals, value = condition.partition("=")
-        if not key or not equals:
-            raise ValueError(f"--where takes KEY=VALUE, got {condition!r}")
-        values = conditions.setdefault(key, [])
-        values.append(value)
-        with suppress(ValueError):
-            number = json.loads(value)
-            values += [number] if isinstance(number, (int, float)) else []
-    return conditions
 
 
 def _asked(prompt: bool) -> Iterator[str]:
@@ -141,8 +128,7 @@ def _print(console: Console, query: str, answer: Answer, milliseconds: float, wh
     highest = max((float(contributions.max()) for contributions in explained), default=0.0)
     for rank, group in enumerate(by_file(answer.hits), start=1):
         best = group[0]
-        heading = text(f"{rank:>2}. ").append(text(best.title or best.id, "bold cyan"))
-        console.print(heading.append(text(f"  {best.file}", "dim")) if best.file else heading)
+        console.print(text(f"{rank:>2}. ").append(text(best.title or best.id, "bold cyan")))
         for hit in group:
             place = [hit.id] if best.title else []  # which is the heading otherwise
             place += [] if hit.page is None else [f"page {hit.page}"]

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .indexing import SourceName, model_or_error
-from .options import FieldNames, Json, Model, drawable, fields_of
+from .options import AnyModel, FieldNames, Json, drawable, fields_of
 from .terminal import echo, echo_lines
 
 _DECADES, _ROWS_PER_DECADE, _WIDEST = 4, 2, 64  # of the chart
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def spectrum(
     source: SourceName,
-    model: Model = None,
+    model: AnyModel = None,
     sample: Annotated[int, typer.Option(min=1, help="Number of documents to sample.")] = 500,
     plot: Annotated[
         Path | None,

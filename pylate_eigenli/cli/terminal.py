@@ -33,6 +33,11 @@ def echo(line: object, *, err: bool = False, color: str | None = None) -> None:
     typer.secho(printable(line), err=err, fg=color)
 
 
+def warn(message: object, *_: object) -> None:
+    """Print a warning; the function can stand for ``warnings.showwarning``."""
+    echo(f"warning: {message}", err=True, color=typer.colors.YELLOW)
+
+
 def echo_report(report: Mapping[str, object], line: str, *, as_json: bool) -> None:
     """Print what a command has done, as JSON or as a line for people."""
     echo(json.dumps(report) if as_json else line)
@@ -47,6 +52,11 @@ def echo_lines(lines: str) -> None:
 def text(value: object, style: str = "", *, fold: bool = False) -> Text:
     """Return a line for rich that is not taken for markup: documents are full of brackets."""
     return Text(printable(value), style, overflow="fold" if fold else None)
+
+
+def has_bars(as_json: bool) -> bool:
+    """Return whether progress bars can be shown: in a log they would be one long line."""
+    return not as_json and Console(stderr=True).is_terminal
 
 
 def working(message: str) -> AbstractContextManager[object]:

@@ -39,6 +39,12 @@ _FILES = (
     "SELECT COUNT(*) FROM (SELECT DISTINCT file FROM texts WHERE file IS NOT NULL) AS known "
     "WHERE EXISTS (SELECT 1 FROM texts WHERE file = known.file AND gone IS NULL AND since <= ?)"
 )
+# Both are answered by an index of the table, without reading texts.
+_PASSAGES = (
+    "SELECT COUNT(*) FROM texts WHERE file IS NOT NULL",
+    "SELECT -COUNT(*) FROM texts WHERE file IS NOT NULL AND gone IS NOT NULL",
+)
+_NEWEST_ROWS = "SELECT since, file IS NOT NULL AND gone IS NULL FROM texts ORDER BY rowid DESC"
 _ANY_GENERATION = 2**63 - 1
 _NAMED = 5  # documents that a report names
 
@@ -192,11 +198,26 @@ class Catalogue:
             rows = connection.execute("SELECT DISTINCT file FROM texts WHERE typeof(file) = 'text'")
             return sorted(file for (file,) in rows)
 
-    def count_files(self, generation: int) -> int:
-        """Return the number of files that a generation has passages or pages of."""
+    def records(self, generation: int) -> list[DocumentId]:
+        """Return the ids of the documents of a generation that are not of a file."""
         with self.file.reading() as connection:
-            (number,) = connection.execute(_FILES, (generation,)).fetchone()
-            return int(number)
+            rows = connection.execute(
+                "SELECT DISTINCT id FROM texts WHERE file IS NULL AND gone IS NULL AND since <= ?",
+                (generation,),
+            )
+            return [_id(key) for (key,) in rows]
+
+    def count_passages(self, generation: int) -> tuple[int, int]:
+        """Return the numbers of passages or pages of a generation, and of their files."""
+        with self.file.reading() as connection:
+            (files,) = connection.execute(_FILES, (generation,)).fetchone()
+            passages = sum(connection.execute(count).fetchone()[0] for count in _PASSAGES)
+            # Rows are written in the order of generations: those of later ones are the last.
+            for since, is_passage in connection.execute(_NEWEST_ROWS):
+                if since <= generation:
+                    break
+                passages -= is_passage
+            return int(passages), int(files)
 
     @property
     def about(self) -> dict[str, str]:

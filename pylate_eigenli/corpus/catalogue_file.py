@@ -31,6 +31,8 @@ _SCHEMA = (
 _SECONDS_KEPT = 60.0  # of replaced and removed rows: longer than any search takes
 _SECONDS_TO_WAIT = 60.0  # for another process that is writing
 _SUFFIXES = ("", "-journal", "-wal", "-shm")  # SQLite's files
+CATALOGUE_FILES = tuple(FILE_NAME + suffix for suffix in _SUFFIXES)
+"""The names of the files of a catalogue."""
 _ASIDE = f"{FILE_NAME}.of-"  # with the generation that an override replaces
 
 

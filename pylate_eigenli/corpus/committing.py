@@ -12,8 +12,9 @@ from ..indexes.base import DocumentIndex
 from ..models.fingerprint import fingerprint_of
 from ..storage import Store, Transaction
 from ..storage.lock import LOCK_NAME, OWNER_NAME, writer_lock
-from ..storage.manifest import FILE_NAME, Manifest
+from ..storage.manifest import FILE_NAME, Manifest, holds_index
 from .catalogue import ALWAYS, CATALOGUE, Catalogue, newest_rows
+from .catalogue_file import CATALOGUE_FILES
 from .document import Document
 from .origin import is_trusted
 
@@ -44,11 +45,16 @@ def changing(
         Whether the documents are removed.
     """
     folder = catalogue.path.parent
-    if index.in_database:
-        yield from _changing_database(index, catalogue, documents, about, removed)
-        return
     made: list[int] = []
     is_new = not folder.exists()
+    if index.in_database:
+        try:
+            yield from _changing_database(index, catalogue, documents, about, removed)
+        except BaseException:
+            if is_new:
+                _delete_empty(folder)
+            raise
+        return
 
     def write_catalogue(transaction: Transaction) -> None:
         base, generation = transaction.base, transaction.base.generation + 1
@@ -74,11 +80,12 @@ def changing(
 
 
 def _delete_empty(folder: Path) -> None:
-    """Delete the folder of an index whose first change has failed, if it holds nothing."""
+    """Delete the folder of an index whose first change has failed, if it holds no documents."""
     with suppress(OSError, IndexLockedError), writer_lock(folder):
-        if {path.name for path in folder.iterdir()} <= {FILE_NAME, LOCK_NAME, OWNER_NAME}:
-            (folder / FILE_NAME).unlink(missing_ok=True)
-            (folder / OWNER_NAME).unlink(missing_ok=True)
+        names = {path.name for path in folder.iterdir()} - {LOCK_NAME}
+        if names <= {FILE_NAME, OWNER_NAME, *CATALOGUE_FILES} and not holds_index(folder):
+            for name in names:
+                (folder / name).unlink()
             # While it is held: nobody else holds it, and filelock refuses a lock without a file to
             # whoever has opened the file by now.
             (folder / LOCK_NAME).unlink()

@@ -58,6 +58,7 @@ class CorpusReader(ABC):
         self._recorded = about.get("model")
         self._encoder = self._chosen(model)
         self._is_trusted = model is not None or trust_index
+        self._trust_index = trust_index
         self.index = open_index(path, override=override, trust_index=trust_index, **settings)
         self._in_database = self.index.in_database
         # An embedded database is not made for threads.
@@ -95,7 +96,7 @@ class CorpusReader(ABC):
         """
         other = copy(self)
         if not self._in_database:
-            other.index = open_index(self.path)
+            other.index = open_index(self.path, trust_index=self._trust_index)
         return other
 
     @property
@@ -105,7 +106,15 @@ class CorpusReader(ABC):
             self._encoder = self._default_encoder()
             self._is_trusted = True
         if self._encoder is None:
-            raise ValueError(f"the catalogue of {self.path} names no model: give model= or --model")
+            if self.is_without_texts:
+                raise FileNotFoundError(
+                    f"{self.catalogue.path} is missing, which held the texts and the name of the "
+                    "model: restore it, or index the documents again with override=True "
+                    "(--override)"
+                )
+            raise ValueError(
+                f"{self.path} names no model: give the one it was made with as model= or --model"
+            )
         if is_gone(self._encoder.name):
             raise ValueError(
                 f"the model of {self.path} is no longer in {self._encoder.name}: give its new path "
@@ -114,6 +123,11 @@ class CorpusReader(ABC):
         self.check_trust()
         self._check_model()
         return self._encoder
+
+    @property
+    def is_without_texts(self) -> bool:
+        """Whether the catalogue of the index is lost."""
+        return CATALOGUE in self.index.meta and not self.catalogue.path.exists()
 
     def check_trust(self, runs_code: bool = False) -> None:
         """Raise an error if only the folder names the model, and the model can run code.
@@ -157,20 +171,24 @@ class CorpusReader(ABC):
             return len(self.index)
 
     @property
-    def files(self) -> int:
-        """Number of files that the index has passages or pages of."""
-        return 0 if self.index.is_overriding else self.catalogue.count_files(self._generation)
+    def passages(self) -> tuple[int, int]:
+        """Numbers of passages or pages in the index, and of the files that they are of."""
+        if self.index.is_overriding:
+            return 0, 0
+        return self.catalogue.count_passages(self._generation)
 
     def about(self) -> dict[str, Any]:
         """Return what the index holds and how it was made, as JSON values."""
         index = self.index
+        passages, files = self.passages
         nbytes = None
         with suppress(ValueError):  # a remote database does not report its size
             nbytes = index.nbytes
         return {
             "path": str(self.path),
             "holds": self.holds,
-            "files": self.files,
+            "passages": passages,
+            "files": files,
             **facts(index._snapshot, len(self), nbytes),
             "kind": index.kind,
             "settings": asdict(index.settings),
@@ -220,6 +238,12 @@ class CorpusReader(ABC):
         known = self.catalogue.of_file(file, self._generation)
         unknown = set(self.missing(known))
         return {i: known[i] for i in known if i not in unknown}
+
+    def records(self) -> list[DocumentId]:
+        """Return the ids of the documents that are of no file."""
+        known = self.catalogue.records(self._generation)
+        unknown = set(self.missing(known))
+        return [i for i in known if i not in unknown]
 
     @property
     def _generation(self) -> int:

@@ -7,10 +7,13 @@ bytes, so that ``True`` is not 1.
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from contextlib import suppress
+from typing import Any, TypeAlias
 
 Value: TypeAlias = str | int | float | bool
 Where: TypeAlias = Mapping[str, Value | Sequence[Value] | Mapping[str, Value]]
@@ -35,6 +38,7 @@ _MATCHING = (
 )
 _AT_ONCE = 10_000  # values in a statement: SQLite takes 32,766
 _NAMED = 20  # keys that an error names
+_WRITTEN = re.compile("([^<>=]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
 
 
 def checked(metadata: object, owner: object) -> dict[str, Value]:
@@ -56,6 +60,43 @@ def checked(metadata: object, owner: object) -> dict[str, Value]:
         if value is not None:
             _check(value, f"the metadata {key!r} of document {owner!r}")
     return {key: value for key, value in metadata.items() if value is not None}
+
+
+def parse_where(conditions: Iterable[str]) -> Where:
+    """Return conditions that are written as in a command or a web address.
+
+    A number stands for the number and, after ``=``, for the text too.
+
+    Examples
+    --------
+    >>> parse_where(["lang=en", "lang=de", "year>=2020", "year<2024"])
+    {'lang': ['en', 'de'], 'year': {'gte': 2020, 'lt': 2024}}
+    >>> parse_where(["year=2024"])
+    {'year': ['2024', 2024]}
+    """
+    where: dict[str, Any] = {}
+    for condition in conditions:
+        written = _WRITTEN.fullmatch(condition)
+        if written is None:
+            raise ValueError(
+                f"a condition is like KEY=VALUE or KEY>=VALUE (which a shell needs in quotes), got "
+                f"{condition!r}"
+            )
+        name, operator, text = written.groups()
+        values: list[Any] = [text]
+        with suppress(ValueError):
+            number = json.loads(text)
+            is_number = isinstance(number, (int, float)) and -(2**63) <= number < 2**63
+            values += [number] if is_number else []
+        bound = next((key for key, sign in _OPERATORS.items() if sign == operator), None)
+        known = where.setdefault(name, [] if bound is None else {})
+        if isinstance(known, list) and bound is None:
+            known += values
+        elif isinstance(known, dict) and bound is not None and bound not in known:
+            known[bound] = values[-1]
+        else:
+            raise ValueError(f"{condition!r} and another condition on {name!r} cannot be combined")
+    return where
 
 
 def write(

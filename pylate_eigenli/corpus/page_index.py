@@ -5,6 +5,7 @@ The index keeps a subspace of each page. The images stay in the folder.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,7 @@ class PageIndex(CorpusIndex):
                 replace=replace,
                 progress=shown,
             )
-        return Update(done.added, done.unchanged, done.removed + len(gone), done.files)
+        return dataclasses.replace(done, removed=done.removed + len(gone))
 
     def _of_deleted_files(self) -> list[str]:
         deleted = [file for file in self.catalogue.files() if not (self.folder / file).is_file()]

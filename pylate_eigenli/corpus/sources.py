@@ -25,6 +25,10 @@ BEIR_CORPUS = "corpus.jsonl"
 _TITLE_LETTERS = 1_000
 _NAMED_KINDS = 8  # of files that are left out
 _KNOWN = (*READERS, *RECORDS)
+_FORMATS = (
+    ", ".join(suffix for suffix in _KNOWN if not suffix.endswith(".gz"))
+    + ", and .gz of all but .docx and .pdf"
+)
 
 
 def text_of(document: Document) -> Any:
@@ -47,6 +51,8 @@ class Part:
     content
         Returns the model's input for a document, None if it cannot be read. Call it before the
         next part is read.
+    is_cut_short
+        Whether a file of records could not be read to its end.
 
     Examples
     --------
@@ -58,6 +64,7 @@ class Part:
     file: str | None = None
     fingerprint: str = ""
     content: Callable[[Document], Any] = text_of
+    is_cut_short: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,14 +127,14 @@ def open_source(source: str | Path, fields: Fields | None = None) -> Source:
     if not path.is_dir():
         suffix = ".jsonl" if path.is_fifo() else suffix_of(path)
         if suffix not in _KNOWN:
-            raise ValueError(f"{path} is of an unknown format; known are {', '.join(_KNOWN)}")
+            raise ValueError(f"{path} is of an unknown format: known are {_FORMATS}")
         # Of other records the number is known when they have been read.
         total = _lines(path) if path.suffix == ".jsonl" and path.is_file() else None
         return Source(lambda cut: _parts(path, path.parent, suffix, cut, names), total)
     left_out: list[str] = []
     files = visible_files(path, _KNOWN, left_out)
     if not files:
-        raise ValueError(f"{path} holds no files to index ({', '.join(_KNOWN)})")
+        raise ValueError(f"{path} holds no files to index: known are {_FORMATS}")
     has_records = any(suffix_of(file) in RECORDS for file in files)
     return Source(
         lambda cut: _files(path, files, cut, names, left_out),
@@ -175,10 +182,12 @@ def visible_files(
             suffix = suffix_of(path)
             if suffix not in known:
                 others[_named(Path(suffix)) if suffix else "no suffix"] += 1
-            elif path.is_file():
+            elif os.path.isfile(path):  # Path.is_file raises an error where it may not look
                 files.append(path)
             else:
-                lines.append(f"{_named(path)} is not a file")
+                nothing = path.is_symlink() and not path.exists()
+                why = "is a link to nothing" if nothing else "is not a file"
+                lines.append(f"{_named(path)} {why}")
     if others:
         kinds = ", ".join(f"{kind} ({n:,})" for kind, n in others.most_common(_NAMED_KINDS))
         more = ", ..." if len(others) > _NAMED_KINDS else ""
@@ -205,7 +214,7 @@ def _files(
         except ValueError as error:
             # One bad file among thousands must not keep the others out.
             left_out.append(str(error))
-            yield Part([])
+            yield Part([], is_cut_short=suffix_of(file) in RECORDS)
         else:
             if empty:
                 scanned = file.suffix.lower() == ".pdf"
@@ -216,9 +225,12 @@ def _files(
 def _parts(path: Path, root: Path, suffix: str, cut: Cut, fields: Fields) -> Iterator[Part]:
     """Yield the documents of a file: a part per record, or one with all passages."""
     if suffix in RECORDS:
-        with opened(path) as file:
-            for document in read_records(file, _named(path), suffix, fields):
-                yield Part([document])
+        try:
+            with opened(path) as file:
+                for document in read_records(file, _named(path), suffix, fields):
+                    yield Part([document])
+        except OSError as error:
+            raise ValueError(f"{_named(path)} cannot be read: {error}") from error
         return
     name = _named(path.relative_to(root))
     try:

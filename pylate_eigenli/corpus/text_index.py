@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from tqdm.auto import tqdm
 
-from ..models.default import default_model
+from ..models.default import FITTED_DOCUMENTS, default_model
 from ..models.text_encoder import TextEncoder
 from ..storage import DocumentId
 from ..storage.ids import checked_ids
@@ -48,8 +48,9 @@ class TextIndex(CorpusIndex):
         Whether the first texts replace all that the index holds. Until they are committed, the
         old ones stay, whatever fails.
     trust_index
-        Whether to use a model or a database that only the folder names, although it can run code.
-        What you have named yourself, models of the Hub and the default model are used anyway.
+        Whether to use a model or a database that only the folder names, or the ANN structure of
+        somebody else, although they can run code. What you have named or built yourself, models of
+        the Hub and the default model are used anyway.
     settings
         Options of :class:`pylate_eigenli.EigenLIIndex`, or with ``single_vector=True`` those of
         :class:`pylate_eigenli.EigenLISVIndex`, such as ``backend="qdrant"``.
@@ -178,8 +179,11 @@ class TextIndex(CorpusIndex):
         return TextEncoder(name)
 
     def _default_encoder(self) -> TextEncoder:
+        # It takes a quarter of a minute, once: a bar appears after a second.
+        bar = tqdm(total=FITTED_DOCUMENTS, desc="Making the model, once", delay=1, disable=None)
         try:
-            return TextEncoder(default_model())
+            with bar:
+                return TextEncoder(default_model(advance=bar.update))
         except ImportError as error:
             raise ImportError(f"name a model with model= or --model; {error}") from error
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,9 @@ def _ignore(_parts: int, _documents: int) -> None:
 class Update:
     """Numbers of documents that an update has added, left unchanged and removed.
 
-    ``files`` is the number of files that passages or pages were added from.
+    Of those added, ``records`` are of no file, and all others are passages or pages of so many
+    ``files``. ``is_pruned`` is False if records should have been removed, and a file of records
+    could not be read.
 
     Examples
     --------
@@ -38,6 +40,8 @@ class Update:
     unchanged: int = 0
     removed: int = 0
     files: int = 0
+    records: int = 0
+    is_pruned: bool = True
 
 
 def update(
@@ -47,12 +51,14 @@ def update(
     commit_size: int,
     encode_size: int | None = None,
     replace: bool = False,
+    prune: Container[str] | None = None,
     progress: Progress = _ignore,
 ) -> Update:
-    """Add the new documents of a source to an index, and replace changed ones; the last of an id counts.
+    """Add the new documents of a source to an index, and replace changed ones.
 
-    A passage or page is unchanged if the index holds it with the fingerprint of its file, a record
-    if the index holds its id with the same title, text and metadata. Passages and pages that a file no longer has are removed. After an
+    Of several documents with the same id the last one counts. A passage or page is unchanged if the
+    index holds it with the fingerprint of its file, a record if the index holds its id with the same
+    title, text and metadata. Passages and pages that a file no longer has are removed. After an
     interruption, the next update continues after the last commit.
 
     Parameters
@@ -67,42 +73,37 @@ def update(
         Number of documents whose contents are in memory at a time; by default ``commit_size``.
     replace
         Whether to encode unchanged documents again.
+    prune
+        The names of all files of the source, to remove whatever the source does not have: the
+        passages of other files, and all other documents that are not among its records.
     progress
         Called with the numbers of parts and of documents done since the last call.
     """
-    state = _Update(index, commit_size, encode_size or commit_size, replace, progress)
+    state = _Update(index, commit_size, encode_size or commit_size, replace, prune, progress)
     for part in parts:
         state.take(part)
     return state.finish()
 
 
-def prune(index: CorpusIndex, files: Container[str]) -> int:
-    """Remove the documents of all files but these; return their number."""
-    gone = [i for file in index.catalogue.files() if file not in files for i in index.of_file(file)]
-    if gone:
-        index.remove(gone)
-    return len(gone)
-
-
+@dataclass
 class _Update:
-    def __init__(
-        self,
-        index: CorpusIndex,
-        commit_size: int,
-        encode_size: int,
-        replace: bool,
-        progress: Progress,
-    ) -> None:
-        self.index = index
-        self.commit_size = commit_size
-        self.encode_size = encode_size
-        self.replace = replace
-        self.progress = progress
-        self.added = self.unchanged = self.files = 0
-        self.outdated: list[DocumentId] = []
-        # Documents to be encoded, and encoded ones to be committed.
-        self.waiting: dict[DocumentId, tuple[Document, Any]] = {}
-        self.encoded: dict[DocumentId, tuple[Document, NDArray[np.float32]]] = {}
+    index: CorpusIndex
+    commit_size: int
+    encode_size: int
+    replace: bool
+    prune: Container[str] | None
+    progress: Progress
+    added: int = 0
+    unchanged: int = 0
+    files: int = 0
+    records: int = 0
+    is_cut_short: bool = False
+    # Records of the source, if others are to be removed.
+    kept: set[DocumentId] = field(default_factory=set)
+    outdated: list[DocumentId] = field(default_factory=list)
+    # Documents to be encoded, and encoded ones to be committed.
+    waiting: dict[DocumentId, tuple[Document, Any]] = field(default_factory=dict)
+    encoded: dict[DocumentId, tuple[Document, NDArray[np.float32]]] = field(default_factory=dict)
 
     def take(self, part: Part) -> None:
         known = {} if part.file is None else self.index.of_file(part.file)
@@ -124,6 +125,9 @@ class _Update:
                 if len(self.waiting) >= self.encode_size:
                     self.encode()
         self.files += is_new and part.file is not None
+        self.is_cut_short |= part.is_cut_short
+        if self.prune is not None and part.file is None:
+            self.kept.update(document.id for document in part.documents)
         self.outdated += [
             i
             for i, fingerprint in known.items()
@@ -155,11 +159,24 @@ class _Update:
         documents = [document for document, _ in self.encoded.values()]
         embeddings = [embedding for _, embedding in self.encoded.values()]
         self.added += self.index.add_encoded(documents, embeddings)
+        self.records += sum(document.file is None for document in documents)
         self.encoded.clear()
 
     def finish(self) -> Update:
         self.encode()
         self.commit()
-        if self.outdated:
-            self.index.remove(self.outdated)
-        return Update(self.added, self.unchanged, len(self.outdated), self.files)
+        is_pruned = self.prune is None or not self.is_cut_short
+        gone = [*self.outdated, *self.others()]
+        if gone:
+            self.index.remove(gone)
+        return Update(self.added, self.unchanged, len(gone), self.files, self.records, is_pruned)
+
+    def others(self) -> Iterator[DocumentId]:
+        """Yield the ids of the documents that the source does not have."""
+        if self.prune is None or self.index.index.is_overriding:
+            return
+        for file in self.index.catalogue.files():
+            if file not in self.prune:
+                yield from self.index.of_file(file)
+        if not self.is_cut_short:
+            yield from (i for i in self.index.records() if i not in self.kept)

@@ -99,7 +99,9 @@ class Collection(Generic[SettingsT, CodecT]):
             return self._settings_type(**of_new_index(self._wanted)), None
         if meta.get("kind") != self.kind:
             raise IndexFormatError(
-                f"{self.path} holds an index of kind {meta.get('kind')!r}, not {self.kind!r}"
+                f"{self.path} holds an index of kind {meta.get('kind')!r}, not {self.kind!r}: open "
+                "it with open_index(), or make another one of it with index.convert(...) (`eigenli "
+                "convert`)"
             )
         try:
             settings, dim = self._settings_type(**meta["settings"]), meta["dim"]

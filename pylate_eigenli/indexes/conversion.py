@@ -24,17 +24,15 @@ from ..tokens import TokenBatch
 from ..vectors.encoder import SubspaceEncoder, VectorEncoder
 from ..vectors.packing import pack_subspaces
 from ..vectors.projection import SVProjection, TokenProjection
-from ..vectors.rows import ROW_DTYPES
 from . import columns, databases
 from .base import DocumentIndex
 from .codecs import Codec, SubspaceCodec, VectorCodec
 from .documents import progress_bar
-from .settings import Settings, SVSettings
+from .settings import Settings, SVSettings, asks_for_vectors
 
 _VECTOR_BYTES = 64 << 20
 # Settings that the subspaces of documents depend on.
 _OF_SUBSPACES = ("k", "short_documents", "filter", "centering", "corpus_mean", "standardise")
-_ONLY_SV = {field.name for field in fields(SVSettings)} - {field.name for field in fields(Settings)}
 
 
 def new_settings(
@@ -46,7 +44,7 @@ def new_settings(
     :func:`pylate_eigenli.indexes.open_index.open_index`.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    backend, dtype = given.get("backend"), given.get("dtype")
+    backend = given.get("backend")
     to_database = backend in databases.NAMES
     if Path(path).resolve() == index._collection.path.resolve():
         raise ValueError(f"{path} is the index itself: choose another folder for the new one")
@@ -58,7 +56,7 @@ def new_settings(
     is_sv = isinstance(index.settings, SVSettings)
     to_sv = given.pop("single_vector", None)
     if to_sv is None:
-        to_sv = is_sv or not _ONLY_SV.isdisjoint(given) or dtype not in (None, *ROW_DTYPES)
+        to_sv = is_sv or asks_for_vectors(given)
     own = {name: value for name, value in asdict(index.settings).items() if name != "auto"}
     if "preset" in given:
         own = {name: value for name, value in own.items() if name not in SPECTRAL}
@@ -74,7 +72,8 @@ def new_settings(
             "token_projection": encoder.subspaces.transforms.projection,
         }
     else:
-        own = {name: value for name, value in own.items() if name not in _ONLY_SV}
+        kept = {field.name for field in fields(Settings)}
+        own = {name: value for name, value in own.items() if name in kept}
     return {**own, **given, "single_vector": to_sv}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..storage.manifest import Manifest
 from .eigenli import EigenLIIndex
+from .settings import asks_for_vectors
 from .single_vector import EigenLISVIndex
 
 _KINDS: dict[str, type[EigenLIIndex] | type[EigenLISVIndex]] = {
@@ -30,16 +31,16 @@ def open_index(
     path
         The folder of the index itself.
     single_vector
-        Whether it is an :class:`pylate_eigenli.EigenLISVIndex`. By default whatever it is, and
-        a new one is not.
+        Whether it is an :class:`pylate_eigenli.EigenLISVIndex`. By default whatever it is; a new
+        one is if it is given an option that only such an index has.
     override
         Whether the first change replaces all that the index holds. Until then the old documents
         stay on disk, whatever fails.
     show_progress
         Whether to show a progress bar while documents are added.
     trust_index
-        Whether to open a database that only the folder names; see
-        :class:`pylate_eigenli.EigenLISVIndex`.
+        Whether to open a database that only the folder names, or the ANN structure of somebody
+        else; see :class:`pylate_eigenli.EigenLISVIndex`.
     settings
         Further options of the index, None for the default.
 
@@ -54,7 +55,9 @@ def open_index(
     """
     folder = Path(path).resolve()
     meta = {} if override else Manifest.read(folder).meta
-    kind = meta.get("kind", "eigenli-sv" if single_vector else "eigenli")
+    given = {name: value for name, value in settings.items() if value is not None}
+    is_new_sv = asks_for_vectors(given) if single_vector is None else single_vector
+    kind = meta.get("kind", "eigenli-sv" if is_new_sv else "eigenli")
     if not isinstance(kind, str) or kind not in _KINDS:
         raise ValueError(f"{folder} holds an index of the unknown kind {kind!r}")
     if single_vector is not None and (_KINDS[kind] is EigenLISVIndex) != single_vector:
@@ -63,7 +66,6 @@ def open_index(
             f"{folder} holds an index of {kinds[not single_vector]}, not of {kinds[single_vector]}: "
             "make one of it with index.convert(...) (`eigenli convert`)"
         )
-    given = {name: value for name, value in settings.items() if value is not None}
     if _KINDS[kind] is EigenLISVIndex:
         given["trust_index"] = trust_index
     return _KINDS[kind](

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from numpy.typing import ArrayLike
@@ -79,6 +79,18 @@ class Settings(_IndexSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice("dtype", self.dtype, ROW_DTYPES)
+
+
+def asks_for_vectors(options: Mapping[str, Any]) -> bool:
+    """Return whether only an index of single vectors has such options.
+
+    Examples
+    --------
+    >>> asks_for_vectors({"dtype": "binary"}), asks_for_vectors({"k": 16, "dtype": "int8"})
+    (True, False)
+    """
+    own = {field.name for field in fields(SVSettings)} - {field.name for field in fields(Settings)}
+    return not own.isdisjoint(options) or options.get("dtype", ROW_DTYPES[0]) not in ROW_DTYPES
 
 
 @dataclass(frozen=True)

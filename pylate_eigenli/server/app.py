@@ -24,16 +24,14 @@ from .page import page
 from .parsing import ParsedRoute
 from .schemas import (
     MAX_QUERIES,
-    MAX_RESULTS,
     AddRequest,
     ChangeResponse,
     DocumentOut,
     Health,
-    IncludeText,
     Info,
     Problem,
-    QueryText,
     RemoveRequest,
+    SearchAddress,
     SearchRequest,
     SearchResponse,
     SpectrumRequest,
@@ -170,15 +168,9 @@ def create_app(
         return await asyncio.get_running_loop().run_in_executor(searching, service.info)
 
     @app.get("/search", response_model=SearchResponse, **guarded)
-    async def search_text(
-        q: Annotated[QueryText, Query(description="The question.")],
-        top: Annotated[int, Query(ge=1, le=MAX_RESULTS, description="Documents to return.")] = 10,
-        include_text: IncludeText = False,
-    ) -> Response:
+    async def search_text(asked: Annotated[SearchAddress, Query()]) -> Response:
         """Find the best documents for one text."""
-        asked = {"queries": [q], "k": top, "include_text": include_text}
-        request = SearchRequest.model_validate(asked)
-        return Response(await search_batched(request), media_type="application/json")
+        return Response(await search_batched(asked.request), media_type="application/json")
 
     @app.post("/search", response_model=SearchResponse, **with_body)
     async def search(request: SearchRequest) -> Response:

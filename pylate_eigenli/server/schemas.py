@@ -21,6 +21,8 @@ from pydantic import (
 )
 from typing_extensions import Self
 
+from ..corpus.metadata import parse_where
+
 if TYPE_CHECKING:
     from ..corpus.document import Document
     from ..corpus.hits import Hit
@@ -77,6 +79,9 @@ Condition = Annotated[
     | Annotated[dict[Literal["gt", "gte", "lt", "lte"], Value], Field(min_length=1, max_length=4)],
     WrapValidator(_in_one_line),
 ]
+Top = Annotated[
+    int, Field(ge=1, le=MAX_RESULTS, description="Documents to return per query, at most.")
+]
 IncludeText = Annotated[bool, Field(description="Return whole texts, not only snippets.")]
 
 
@@ -104,7 +109,7 @@ class SearchRequest(_Strict):
 
     queries: Items[QueryText] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
     queries_embeddings: Items[Tokens] | None = Field(None, min_length=1, max_length=MAX_QUERIES)
-    k: int = Field(10, ge=1, le=MAX_RESULTS, description="Documents to return per query.")
+    top: Top = 10
     subset: Items[DocumentId] | None = Field(
         None, max_length=MAX_SUBSET, description="Documents to choose from."
     )
@@ -134,13 +139,13 @@ class SearchRequest(_Strict):
         tokens = sum(map(len, self.queries_embeddings or []))
         # A text has no more tokens than characters.
         explained = tokens or sum(min(len(text), _TEXT_TOKENS) for text in queries)
-        _check_bound("queries x k", len(queries) * self.k, MAX_HITS)
+        _check_bound("queries x top", len(queries) * self.top, MAX_HITS)
         _check_bound(
             "queries x n_candidates", len(queries) * (self.n_candidates or 1), MAX_CANDIDATES
         )
         _check_bound("tokens of all queries", tokens, MAX_QUERY_TOKENS)
         if self.explain:
-            _check_bound("query tokens x k to explain", explained * self.k, MAX_CONTRIBUTIONS)
+            _check_bound("query tokens x top to explain", explained * self.top, MAX_CONTRIBUTIONS)
         return self
 
     @property
@@ -152,6 +157,29 @@ class SearchRequest(_Strict):
 def _check_bound(what: str, number: int, most: int) -> None:
     if number > most:
         raise ValueError(f"{what}: {number:,} is more than the {most:,} of one request")
+
+
+class SearchAddress(_Strict):
+    """A search in the address of a GET request."""
+
+    q: QueryText = Field(description="The question.")
+    top: Top = 10
+    where: Annotated[list[Annotated[str, Field(max_length=1000)]], AfterValidator(parse_where)] = (
+        Field(
+            default_factory=list,
+            max_length=MAX_METADATA,
+            description="Conditions on metadata, all of which must hold: lang=en, year>=2020. May be "
+            "repeated; of several values of a name, any will do.",
+            examples=[["lang=en", "year>=2020"]],
+        )
+    )
+    include_text: IncludeText = False
+
+    @property
+    def request(self) -> SearchRequest:
+        """The search as the body of a POST request has it."""
+        asked = {"queries": [self.q], "top": self.top, "include_text": self.include_text}
+        return SearchRequest.model_validate({**asked, "where": self.where or None})
 
 
 class DocumentOut(BaseModel):
@@ -262,6 +290,7 @@ class Info(BaseModel):
     kind: str
     holds: Literal["texts", "pages"] = Field(description="What the documents are.")
     documents: int = Field(description="Texts, records, passages of files, or pages.")
+    passages: int = Field(description="Those of them that are passages or pages of files.")
     files: int = Field(description="Files that the index has passages or pages of.")
     dim: int | None
     bytes: int | None = Field(description="On disk; null where a database does not say.")

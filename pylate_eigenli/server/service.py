@@ -31,8 +31,8 @@ class Service:
     """An index opened twice, once for searching and once for changing.
 
     The searching view moves to the newest generation only between batches, so each request is
-    answered from one generation. Call :meth:`search`, :meth:`document` and :meth:`info` from one thread, :meth:`add`
-    and :meth:`remove` from one other thread, and :meth:`spectra` from any.
+    answered from one generation. Call :meth:`search`, :meth:`document` and :meth:`info` from one
+    thread, :meth:`add` and :meth:`remove` from one other thread, and :meth:`spectra` from any.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Service:
         self._reader.index.refresh()
         groups: dict[object, list[int]] = {}
         for i, request in enumerate(requests):
-            options = (request.k, request.rerank, request.n_candidates, request.explain)
+            options = (request.top, request.rerank, request.n_candidates, request.explain)
             where = json.dumps(request.where, sort_keys=True)
             groups.setdefault((*options, where, request.subset is None), []).append(i)
         responses: dict[int, SearchResponse] = {}
@@ -106,7 +106,7 @@ class Service:
         answers = iter(
             self._reader.answers(
                 queries,
-                first.k,
+                first.top,
                 where=cast("Where | None", first.where),
                 subset=subset,
                 explain=first.explain,

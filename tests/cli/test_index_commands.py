@@ -109,8 +109,8 @@ class TestIndex:
             made.add_documents(["p"], [np.eye(8, dtype=np.float32)])
         for command in ("index", "add"):
             error = run(command, tmp_path / "made", corpus, code=1).stderr
-            assert error.startswith("error: the catalogue of ")
-            assert "names no model: give model= or --model" in error
+            named = "names no model: give the one it was made with as model= or --model\n"
+            assert error == f"error: {tmp_path / 'made'} {named}"
         named = report("index", tmp_path / "made", corpus, "--model", tiny_model)
         assert named["documents"] == 21
 
@@ -207,7 +207,7 @@ class TestIndex:
         (folder / "fine.txt").write_text("the sky is blue")
         options = ["--model", tiny_model, "--directions", 4]
         result = run("index", tmp_path / "one", folder, *options)
-        assert "Added 1 document, with passages of 1 file, in" in result.stdout
+        assert "Added 1 passage of 1 file, in" in result.stdout
         assert f"skipped: {folder / 'broken.pdf'} cannot be read" in result.stderr
         told = report("index", tmp_path / "two", folder, *options)
         assert (told["added"], len(told["unreadable"])) == (1, 1)
@@ -234,7 +234,8 @@ class TestIndex:
                 env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "0"},
             )
             assert result.returncode == 1
-            (line,) = result.stderr.splitlines()
+            *progress, line = result.stderr.splitlines()
+            assert progress in ([], ["Loading the model ..."])
             assert line.startswith("error: ")
             assert str(name) in line
 
@@ -270,6 +271,29 @@ class TestIndex:
         again = report(*made, "--prune")
         assert (again["added"], again["removed"], again["documents"]) == (0, 1, 2)
 
+    def test_pruning_removes_records_but_not_of_files_that_are_cut_short(
+        self, tmp_path: Path, tiny_model: Path
+    ) -> None:
+        folder = tmp_path / "notes"
+        folder.mkdir()
+        (folder / "a.txt").write_text("the sky is blue")
+        rows = "".join(f'{{"id": {i}, "text": "the {i} is red"}}\n' for i in range(4))
+        (folder / "rows.jsonl").write_text(rows)
+        (folder / "more.csv").write_text("id,text\nm,green grass\n")
+        made = ["index", tmp_path / "index", folder]
+        assert report(*made, "--model", tiny_model, "--directions", 4)["documents"] == 6
+        report("add", tmp_path / "index", "-", stdin='{"id": "other", "text": "yellow"}')
+        (folder / "more.csv").unlink()
+        (folder / "rows.jsonl").write_text(rows[: rows.index("2")])
+        pruned = run(*made, "--prune")
+        assert "nothing was removed but passages: a file of records" in pruned.stderr
+        assert report("info", tmp_path / "index")["documents"] == 7
+        (folder / "rows.jsonl").write_text("".join(rows.splitlines(keepends=True)[:2]))
+        again = report(*made, "--prune")
+        assert (again["added"], again["removed"], again["documents"]) == (0, 4, 3)
+        held = report("search", tmp_path / "index", "red", "--top", 10)["hits"]
+        assert {hit["id"] for hit in held} == {0, 1, "a.txt#1"}
+
     def test_passages_and_files_are_counted_apart(self, tmp_path: Path, tiny_model: Path) -> None:
         folder, index = tmp_path / "notes", tmp_path / "index"
         folder.mkdir()
@@ -278,15 +302,18 @@ class TestIndex:
         (folder / "records.csv").write_text("id,words\n1,blue sky\n")
         made = report("index", index, folder, "--model", tiny_model, "--field", "text=words")
         assert (made["added_files"], made["files"]) == (2, 2)
-        assert made["added"] == made["documents"] > 3
+        assert made["added"] == made["documents"] == made["passages"] + 1 > 3
         about = report("info", index)
-        assert (about["documents"], about["files"]) == (made["documents"], 2)
-        assert report("remove", index, "a.txt")["files"] == 1
+        numbers = ("documents", "passages", "files")
+        assert [about[name] for name in numbers] == [made[name] for name in numbers]
+        left = report("remove", index, "a.txt")
+        assert left["files"] == 1
+        assert left["documents"] == left["passages"] + 1
         (folder / "a.txt").unlink()
         shown = run("index", index, folder, "--field", "text=words").stdout
-        assert "Added 0 documents" in shown
-        left = report("info", index)["documents"]  # one of them is a record
-        assert shown.rstrip().endswith(f"holds {left} documents, with passages of 1 file.")
+        assert shown.startswith(f"Left {left['documents']} unchanged, in ")
+        held = f"holds {left['passages']} passages of 1 file and 1 other document."
+        assert shown.rstrip().endswith(held)
 
     def test_records_that_have_changed_are_encoded_again_and_no_others(
         self, index: Path, corpus: Path
@@ -319,8 +346,70 @@ class TestIndex:
         shown = run("index", tmp_path / "index", corpus, "--model", tiny_model).stderr
         assert "Indexing: read 20 of 20, encoded 20 documents\n" in shown
 
+    def test_without_a_terminal_a_log_says_at_once_what_takes_time(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path
+    ) -> None:
+        shown = run("index", tmp_path / "index", corpus, "--model", tiny_model).stderr
+        assert shown == "Loading the model ...\n"
+
+    @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
+    def test_a_server_that_does_not_answer_is_named_and_nothing_is_left(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path, backend: str
+    ) -> None:
+        pytest.importorskip({"qdrant": "qdrant_client", "milvus": "pymilvus"}[backend])
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            uri = f"http://127.0.0.1:{free.getsockname()[1]}"
+        options = ["--backend", backend, "--uri", uri, "--backend-options", '{"timeout": 0.5}']
+        error = run(
+            "index", tmp_path / "index", corpus, "--model", tiny_model, *options, code=1
+        ).stderr
+        assert f"error: no {backend.title()} server answers at {uri} (" in error
+        assert error.endswith("start it, or name another address with uri= (--uri)\n")
+        assert not (tmp_path / "index").exists()
+
+    def test_options_of_a_kind_choose_it(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path
+    ) -> None:
+        run("index", tmp_path / "index", corpus, "--model", tiny_model, "--dtype", "binary")
+        assert report("info", tmp_path / "index")["kind"] == "eigenli-sv"
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (["--backend", "foo"], "--backend must be one of subspaces, exact, "),
+            (["--backend-options", "7"], "--backend-options takes JSON such as"),
+            (["--backend-options", "ef=7"], "--backend-options takes JSON such as"),
+            (["--backend", "subspaces", "--backend-options", "{}"], "need a --backend of single"),
+        ],
+    )
+    def test_wrong_options_of_a_backend_are_said_before_anything_is_made(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path, options: Any, message: str
+    ) -> None:
+        command = ["index", tmp_path / "index", corpus, "--model", tiny_model, *options]
+        assert message in run(*command, code=1).stderr
+        assert not (tmp_path / "index").exists()
+
 
 class TestSearch:
+    def test_lost_texts_are_said_with_the_remedy(self, index: Path, corpus: Path) -> None:
+        (index / "texts.sqlite").unlink()
+        for command in (["search", index, "red"], ["index", index, corpus]):
+            error = run(*command, code=1).stderr
+            assert error.startswith(f"error: {index / 'texts.sqlite'} is missing, which held the")
+
+    def test_conditions_may_be_bounds(self, index: Path) -> None:
+        rows = [{"id": f"y{i}", "text": "a leaf", "year": 2020 + i} for i in range(4)]
+        run("add", index, "-", stdin="".join(f"{json.dumps(row)}\n" for row in rows))
+        bounds = ["--where", "year>=2021", "--where", "year<2023"]
+        found = report("search", index, "leaf", *bounds)["hits"]
+        assert {hit["id"] for hit in found} == {"y1", "y2"}
+        for wrong, message in {
+            "year": "got 'year'",
+            "year>2020,year=2021": "cannot be combined",
+        }.items():
+            conditions = [word for part in wrong.split(",") for word in ("--where", part)]
+            assert message in run("search", index, "leaf", *conditions, code=1).stderr
+
     def test_titles_snippets_and_contributions_are_shown(self, index: Path) -> None:
         found = report("search", index, "red [brackets]", "--top", 2, "--explain")
         shown = run("search", index, "red [brackets]", "--top", 2, "--explain").stdout
@@ -349,9 +438,9 @@ class TestSearch:
         shown = run("search", tmp_path / "index", "red sky").stdout
         # Which file is first is up to the model.
         first, second = re.split(r"^ *2\. ", shown, flags=re.MULTILINE)
-        pdf, other = (first, second) if "a  a.pdf\n" in first else (second, first)
-        assert "a  a.pdf\n" in pdf
-        assert "b  b.txt\n" in other
+        pdf, other = (first, second) if "a.pdf" in first else (second, first)
+        assert re.search(r"(^|1\. )a\n    a\.pdf#", pdf)
+        assert re.search(r"(^|1\. )b\n    b\.txt#1  ", other)
         assert "a.pdf#1  page 7  " in pdf
         assert "a.pdf#2  page 8  " in pdf
         assert "end" not in shown
@@ -521,10 +610,27 @@ def test_the_first_screen_has_the_three_usual_commands_before_the_others() -> No
 
 def test_the_same_options_have_the_same_names() -> None:
     """A parameter with an option is --directions, --top or --preset wherever there is one."""
-    texts = {name: run(name, "--help").stdout for name in ("index", "search", "demo", "paper")}
-    assert all("--directions" in texts[name] for name in ("index", "demo", "paper"))
-    assert "[default: 32]" in texts["index"]
+    names = ("index", "convert", "search", "demo", "paper", "evaluate")
+    texts = {name: run(name, "--help").stdout for name in names}
+    assert all("--directions" in texts[name] for name in names if name != "search")
     assert "--top" in texts["search"]
+    for name in ("--backend-options", "--preset", "--dtype", "--uri", "--keep-tokens"):
+        assert all(name in texts[command] for command in ("index", "convert")), name
+
+
+def test_defaults_are_said_where_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    assert "[default: 32]" in run("index", "--help").stdout
+    convert = run("convert", "--help").stdout  # where what is left out stays as it is
+    assert "[default" not in convert
+    assert "(the default)" not in convert
+    assert "by default a small one that needs no network" in run("spectrum", "--help").stdout
+
+
+def test_help_is_wrapped_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = run("convert", "--help").stdout
+    assert "Another preset or number of directions needs an INDEX made with --keep-tokens." in shown
 
 
 def test_a_port_in_use_is_said_before_anything_is_loaded(index: Path) -> None:

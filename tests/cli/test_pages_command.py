@@ -35,7 +35,8 @@ def indexed(folder: Path, checkpoints: Path) -> Path:
     (folder / "secret.pdf").write_bytes(encrypted_pdf())
     result = run("index", folder, "--model", checkpoints / "colqwen3", "--directions", "8")
     assert result.exit_code == 0, result.output
-    assert "7 pages of 4 files, 7 new" in result.stdout
+    assert result.stdout.startswith("Added 7, removed 0. ")
+    assert result.stdout.rstrip().endswith("holds 7 pages of 4 files.")
     assert "secret.pdf: encrypted" in result.stderr
     return folder.with_name("reports.pages")
 
@@ -63,7 +64,7 @@ def test_indexing_again_adds_what_is_new(indexed: Path, folder: Path, checkpoint
     assert (told["documents"], told["added"], told["removed"]) == (8, 1, 0)
     assert told["skipped"] == {"secret.pdf": "encrypted"}
     chosen = run("index", folder, *model, "--index", folder.parent / "few", "--pages", "2-")
-    assert "3 new" in chosen.stdout
+    assert chosen.stdout.startswith("Added 3, removed 0. ")
 
 
 class _Sheet(HTMLParser):
@@ -176,7 +177,7 @@ class TestEveryCommand:
 
     def test_serve(self, indexed: Path) -> None:
         with serving(indexed) as url:
-            answer = httpx.post(f"{url}/search", json={"queries": [QUESTION], "k": 7}).json()
+            answer = httpx.post(f"{url}/search", json={"queries": [QUESTION], "top": 7}).json()
             hits = answer["results"][0]["hits"]
             wanted = report("search", indexed, QUESTION, "--top", "7")["hits"]
             assert [hit["title"] for hit in hits] == [hit["title"] for hit in wanted]

@@ -10,6 +10,7 @@ import pytest
 from pylate_eigenli.corpus.catalogue import ALWAYS, Catalogue
 from pylate_eigenli.corpus.committing import verify
 from pylate_eigenli.corpus.document import Document
+from pylate_eigenli.corpus.metadata import parse_where
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.models.text_encoder import TextEncoder
 
@@ -81,6 +82,30 @@ def test_a_filter_is_exact_in_every_backend_and_after_every_change(settings, tmp
 )
 def test_conditions(index, where, expected):
     assert {hit.id for hit in index.search("blue", where=where)} == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("lang=de", {"lang": ["de"]}),
+        ("year=2024", {"year": ["2024", 2024]}),
+        ("checked=true", {"checked": ["true", True]}),
+        ("year=NaN", {"year": ["NaN"]}),
+        (f"year={2**63}", {"year": [str(2**63)]}),
+        ("name=a=b<c", {"name": ["a=b<c"]}),
+        ("name=", {"name": [""]}),
+        ("year>2020 year<=2024.5", {"year": {"gt": 2020, "lte": 2024.5}}),
+        ("date>=2020-01-31", {"date": {"gte": "2020-01-31"}}),
+    ],
+)
+def test_written_conditions(written, expected):
+    assert parse_where(written.split()) == expected
+
+
+@pytest.mark.parametrize("written", ["lang", "=en", "year>1 year>2", "year>1 year=2"])
+def test_conditions_written_in_another_way_are_refused(written):
+    with pytest.raises(ValueError, match=r"is like KEY=VALUE|cannot be combined"):
+        parse_where(written.split())
 
 
 @pytest.mark.parametrize(

@@ -153,13 +153,16 @@ class TestFolders:
         (tmp_path / "fine.txt").write_text("fine")
         for name in ("a.png", "b.png", "LICENSE"):
             (tmp_path / name).touch()
+        (tmp_path / "lost.txt").symlink_to("nowhere")
         os.mkfifo(tmp_path / "pipe.txt")
         source = open_source(str(tmp_path))
         parts = list(source.parts(cutter()))
         assert [document.id for part in parts for document in part.documents] == ["fine.txt#1"]
-        assert source.unreadable == [
+        not_files = {"lost.txt": "is a link to nothing", "pipe.txt": "is not a file"}
+        lines = {f"{tmp_path / name} {why}" for name, why in not_files.items()}
+        assert lines <= set(source.unreadable)
+        assert [line for line in source.unreadable if line not in lines] == [
             f"{tmp_path / 'link'} is a link to a folder; index the folder itself",
-            f"{tmp_path / 'pipe.txt'} is not a file",
             "3 files of other types: .png (2), no suffix (1)",
             f"{tmp_path / 'empty.txt'} has no text",
             *(
@@ -167,6 +170,18 @@ class TestFolders:
                 for name in ("noise.txt", "zeros.md")
             ),
         ]
+
+    @pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.csv.gz"])
+    def test_a_file_that_disappears_is_named_and_keeps_no_other_out(self, tmp_path, name):
+        (tmp_path / name).write_text("{}")
+        (tmp_path / "fine.txt").write_text("fine")
+        source = open_source(str(tmp_path))
+        (tmp_path / name).unlink()
+        parts = list(source.parts(cutter()))
+        assert [document.id for part in parts for document in part.documents] == ["fine.txt#1"]
+        assert [part.is_cut_short for part in parts] == [name != "a.txt", False]
+        (line,) = source.unreadable
+        assert line.startswith(f"{tmp_path / name} cannot be read: ")
 
     def test_a_broken_byte_does_not_spoil_the_other_letters(self, tmp_path):
         (tmp_path / "a.txt").write_bytes("café ".encode() + b"\xe9")
@@ -245,7 +260,7 @@ class TestJsonLines:
     @pytest.mark.parametrize(
         ("line", "message"),
         [
-            ("{", "line 2"),
+            ("{", "it is not JSON: .* at character 2"),
             ("[]", "expected an object with named fields"),
             ("[" * 100_000, "recursion"),
             ('{"id": 1, "body": "no text"}', "no field 'text' among 'id', 'body': name the one"),
@@ -279,6 +294,7 @@ class TestJsonLines:
     @pytest.mark.parametrize(
         ("name", "text"),
         [
+            ("empty.jsonl", '{"id": 1, "text": "fine"}\n' + "\n" * 3000),
             ("line.jsonl", '{"id": 1, "text": "fine"}\n{"id": 2, "text": "' + "x" * 3000),
             ("quotes.csv", 'id,text\n1,fine\n2,"' + "without an end\n" * 200),
             ("cells.csv", "id,text\n1,fine\n2" + ',"\n"' * 2000),
@@ -291,11 +307,6 @@ class TestJsonLines:
         assert next(parts).documents[0].text == "fine"
         with pytest.raises(ValueError, match=rf"{name}, line \d+: the record has more than"):
             next(parts)
-
-    def test_empty_lines_between_records_are_none_of_them(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(records, "RECORD_BYTES", 2000)
-        (tmp_path / "a.jsonl").write_text('{"id": 1, "text": "fine"}\n' + "\n" * 3000)
-        assert read(tmp_path / "a.jsonl") == [Document(1, "fine")]
 
 
 class TestTables:

@@ -322,7 +322,7 @@ def test_the_name_of_a_file_removes_its_passages_but_no_records(tmp_path, tiny_m
             with pytest.raises(UnknownDocumentError):
                 index.remove(names)
         assert index.remove([passages[0], "notes.txt", 7]) == [*passages, 7]
-        assert (len(index), index.files) == (2, 0)
+        assert (len(index), index.passages) == (2, (0, 0))
         index.add_documents([Document("notes.txt", "the id of a document comes first")])
         index.add(notes)
         assert index.remove("notes.txt") == ["notes.txt"]

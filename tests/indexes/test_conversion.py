@@ -194,7 +194,9 @@ class TestCommand:
         index = fill(EigenLIIndex(str(tmp_path), "x", k=K, show_progress=False), documents)
         uri, options = str(tmp_path / "moved.db"), '{"index_type": "FLAT"}'
         command = ["convert", str(tmp_path / "x"), str(tmp_path / "x-milvus"), "--uri", uri]
-        done = CliRunner().invoke(app, [*command, "--backend", "milvus", "--options", options])
+        done = CliRunner().invoke(
+            app, [*command, "--backend", "milvus", "--backend-options", options]
+        )
         assert done.exit_code == 0, done.output
         assert f"{len(index)} documents" in done.stdout
         with EigenLISVIndex(str(tmp_path), "x-milvus") as moved:

@@ -40,8 +40,8 @@ def test_texts_and_their_embeddings_find_the_same(client, make_index) -> None:
         (query,) = index.encoder.encode_queries(["green grass"])
         (tokens,) = index.encoder.query_tokens(["green grass"])
         (expected,) = index.answers(["green grass"], k=3)
-    by_text = search(client, queries=["green grass"], k=3, explain=True)
-    by_tokens = search(client, queries_embeddings=[query.tolist()], k=3)
+    by_text = search(client, queries=["green grass"], top=3, explain=True)
+    by_tokens = search(client, queries_embeddings=[query.tolist()], top=3)
     (answer,), (same,) = by_text["results"], by_tokens["results"]
     assert answer["tokens"] == tokens
     assert [hit["id"] for hit in answer["hits"]] == [hit.id for hit in expected.hits]
@@ -62,7 +62,7 @@ def test_documents_come_and_go(client) -> None:
     assert info["files"] == 0
     added = client.post("/documents", json={"documents": [{"id": 1, "text": "yellow water"}]})
     assert added.json()["documents"] == before + 1
-    (answer,) = search(client, queries=["yellow water"], k=1000)["results"]
+    (answer,) = search(client, queries=["yellow water"], top=1000)["results"]
     assert {"id": 1, "snippet": "yellow water"}.items() <= max(
         answer["hits"], key=lambda hit: hit["id"] == 1
     ).items()
@@ -78,7 +78,7 @@ def test_documents_come_and_go(client) -> None:
     [
         ({}, 422, "either queries or queries_embeddings"),
         ({"queries": ["a"], "kk": 3}, 422, "kk"),
-        ({"queries": ["a"], "k": 0}, 422, "k"),
+        ({"queries": ["a"], "top": 0}, 422, "top"),
         ({"queries_embeddings": [[[1.0, 2.0]]]}, 400, "query 0 has dimension 2, expected 8"),
         ({"queries_embeddings": [[[1.0], [1.0, 2.0]]]}, 422, "queries_embeddings.0: "),
         ({"queries": ["a"], "rerank": "eigenlii"}, 422, "rerank"),
@@ -100,12 +100,12 @@ def test_a_bad_search_is_refused_in_one_line(client, body, status, culprit) -> N
 @pytest.mark.parametrize(
     ("body", "culprit"),
     [
-        ({"queries": ["a"] * 64, "k": 1000}, "queries x k: 64,000 is more than the 10,000"),
+        ({"queries": ["a"] * 64, "top": 1000}, "queries x top: 64,000 is more than the 10,000"),
         ({"queries": ["a"] * 64, "n_candidates": 100_000}, "queries x n_candidates: 6,400,000"),
         ({"queries": ["a"], "n_candidates": 10_000_000}, "n_candidates"),
         ({"queries_embeddings": [[[1.0]] * 2500] * 2}, "tokens of all queries: 5,000"),
-        ({"queries_embeddings": [[[1.0]] * 1000], "k": 1000, "explain": True}, "1,000,000"),
-        ({"queries": ["a" * 1000], "k": 1000, "explain": True}, "query tokens x k to explain"),
+        ({"queries_embeddings": [[[1.0]] * 1000], "top": 1000, "explain": True}, "1,000,000"),
+        ({"queries": ["a" * 1000], "top": 1000, "explain": True}, "query tokens x top to explain"),
         ({"queries": ["a"], "subset": [1] * 100_001}, "subset"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_search_that_would_take_too_long_is_refused_before_it_begins(
 
 
 def test_bad_values_that_json_can_spell_are_refused(client) -> None:
-    for text in ('{"queries": ["\\ud800"]}', '{"queries_embeddings": [[[NaN]]]}', '{"k": 1e999}'):
+    for text in ('{"queries": ["\\ud800"]}', '{"queries_embeddings": [[[NaN]]]}', '{"top": 1e999}'):
         response = client.post(
             "/search", content=text, headers={"Content-Type": "application/json"}
         )
@@ -199,7 +199,7 @@ def test_an_index_in_an_embedded_database_is_served(backend, tmp_path, tiny_mode
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as client:
             body = {"documents": [{"id": "sky", "text": "the sky is blue"}]}
             assert (await client.post("/documents", json=body)).json()["documents"] == 2
-            answer = await client.post("/search", json={"queries": ["the sky is blue"], "k": 1})
+            answer = await client.post("/search", json={"queries": ["the sky is blue"], "top": 1})
             return answer.json()["results"][0]["hits"][0]
 
     service = Service(tmp_path / "index")
@@ -247,6 +247,10 @@ def test_a_filter_is_that_of_the_index(make_index) -> None:
             assert await found(client, {"lang": {"gte": "en"}}) == {"red", "rouge"}
             # Also of a body that another process parses, whatever its names are.
             assert await found(client, {"model": "x", "lang": "en"}, fill=SMALL) == {"red"}
+            # In the address of a search it is written as on the command line.
+            written = {"q": "red", "where": ["lang>=en", "model=x"]}
+            (result,) = (await client.get("/search", params=written)).json()["results"]
+            assert {hit["id"] for hit in result["hits"]} == {"red", "rouge"}
             # Together with others, each gets its own.
             both = await asyncio.gather(*(found(client, {"lang": x}) for x in ("en", "fr")))
             assert both == [{"red"}, {"rouge"}]
@@ -257,10 +261,11 @@ def test_a_filter_is_that_of_the_index(make_index) -> None:
 
 
 def test_whole_texts_are_there_for_those_who_ask(client, monkeypatch, make_index) -> None:
-    (plain,) = search(client, queries=["red apple"], k=2)["results"]
+    (plain,) = search(client, queries=["red apple"], top=2)["results"]
     assert [hit["text"] for hit in plain["hits"]] == [None, None]
-    (whole,) = search(client, queries=["red apple"], k=2, include_text=True)["results"]
-    by_address = client.get("/search", params={"q": "red apple", "top": 2, "include_text": True})
+    (whole,) = search(client, queries=["red apple"], top=2, include_text=True)["results"]
+    address = {"q": "red apple", "top": 2, "include_text": True}
+    by_address = client.get("/search", params=address)
     assert by_address.json()["results"] == [whole]
     for hit in whole["hits"]:
         assert hit["score"] > 0
@@ -293,7 +298,10 @@ def test_a_document_has_an_address_whatever_its_id(client) -> None:
     assert (gone.status_code, gone.json()["detail"]) == (404, "no document '7' in the index")
 
 
-@pytest.mark.parametrize("query", ["", "?q=", "?q=%20", "?q=red&top=0", "?q=red&top=1001"])
+@pytest.mark.parametrize(
+    "query",
+    ["", "?q=", "?q=%20", "?q=red&top=0", "?q=red&top=1001", "?q=red&k=3", "?q=red&where=year"],
+)
 def test_a_bad_address_of_a_search_is_refused(client, query) -> None:
     response = client.get(f"/search{query}")
     assert response.status_code == 422

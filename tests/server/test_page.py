@@ -80,7 +80,7 @@ def test_a_search_shows_contributions_spectra_and_maxsim(page) -> None:
     assert count(page, "section:first-child article") == 10
     assert count(page, "section:last-child article") == 10
     assert "single vectors, k=4" in text(page, "section:first-child h2 + p")
-    assert re.fullmatch(r"-?\d+ %", text(page, "article .score"))
+    assert re.fullmatch(r"-?\d+%", text(page, "article .score"))
     assert "first k of them" in text(page, "footer")
     first = page.find_element(By.CSS_SELECTOR, "article .strip")
     assert {"sea", "red"} & {m.text for m in page.find_elements(By.TAG_NAME, "mark")}
@@ -94,7 +94,7 @@ def test_a_search_shows_contributions_spectra_and_maxsim(page) -> None:
 
 
 def test_markup_in_documents_is_text(page) -> None:
-    page.find_element(By.CSS_SELECTOR, "#k option:last-child").click()
+    page.find_element(By.CSS_SELECTOR, "#top option:last-child").click()
     search(page, "the sea is red")
     titles = [title.text for title in page.find_elements(By.TAG_NAME, "h3")]
     assert "<script>alert(1)</script>" in titles
@@ -116,6 +116,18 @@ def test_an_empty_query_and_an_error_are_said(page) -> None:
     page.execute_script("window.fetch = () => Promise.reject(new TypeError('offline'))")
     page.find_element(By.ID, "query").send_keys("red", Keys.ENTER)
     wait(page, lambda: text(page, "#status") == "The server does not answer.")
+
+
+def test_an_index_without_a_model_says_so_before_any_search(page) -> None:
+    page.execute_script("info.model = null; describe = async () => {}; start()")
+    wait(page, lambda: "names no model" in text(page, "#status"))
+    assert "--model" in text(page, "#status")
+
+
+def test_passages_are_counted_with_their_files(page) -> None:
+    counts = {"holds": "texts", "documents": 90, "passages": 84, "files": 1, "bytes": None}
+    page.execute_script("call = async () => arguments[0]; describe()", counts)
+    wait(page, lambda: text(page, "#about") == "84 passages of 1 file and 6 other documents")
 
 
 def test_a_server_with_a_token_asks_for_it(browser, server) -> None:

@@ -62,7 +62,7 @@ def test_tokens_wait_for_their_turn_as_a_matrix() -> None:
 @pytest.mark.parametrize(
     ("model", "body"),
     [
-        ("SearchRequest", {"queries": ["\u00e9 \u4e16\n\"'"], "k": 3, "subset": [-(2**63), "a"]}),
+        ("SearchRequest", {"queries": ["\u00e9 \u4e16\n\"'"], "top": 3, "subset": [-(2**63), "a"]}),
         ("SearchRequest", {"queries_embeddings": [[[1, 2.5]], [[3, 4], [5, 6]]], "explain": True}),
         ("RemoveRequest", {"ids": [1, "1"]}),
         (
@@ -88,7 +88,7 @@ def test_while_a_large_body_is_parsed_others_are_answered(ask) -> None:
     """The child process is stopped, so that the large body takes as long as it can."""
 
     async def scenario(client: httpx.AsyncClient) -> None:
-        large = f'{{"queries": ["red"], "k": 1 {_FILL}}}'
+        large = f'{{"queries": ["red"], "top": 1 {_FILL}}}'
         first = await post(client, large)
         assert first.status_code == 200
         os.kill(CHILD._child.pid, signal.SIGSTOP)

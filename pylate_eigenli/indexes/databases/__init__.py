@@ -178,6 +178,14 @@ def connect(
     return kind(uri, token, collection, chosen)
 
 
+def no_answer(server: str, uri: str, reason: object) -> ConnectionError:
+    """Return the error for a server that cannot be reached."""
+    return ConnectionError(
+        f"no {server} server answers at {uri} ({reason}): start it, or name another address with "
+        "uri= (--uri)"
+    )
+
+
 def is_remote(uri: str) -> bool:
     """Return whether a uri names a remote database, not a file."""
     return "://" in uri

@@ -29,6 +29,7 @@ from . import (
     chunks,
     is_remote,
     key_of,
+    no_answer,
 )
 
 Consistency = Literal["Strong", "Bounded", "Session", "Eventually"]
@@ -43,6 +44,7 @@ _ROW_FIELDS = [f"rows_{i}" for i in range(4)]
 _QUERY_BYTES = 16 << 20
 # Not ready, unavailable, too many requests, rate limit, (not) yet loaded, no leader, no node.
 _TRANSIENT_CODES = {1, 2, 4, 8, 101, 103, 401, 503, 901, 902}
+_NO_ANSWER = 2
 # Number of indexes of this process that use an embedded database: the last one closes it.
 _EMBEDDED_USERS: Counter[str] = Counter()
 
@@ -114,9 +116,14 @@ class MilvusDatabase(VectorDatabase):
         if self.embedded:
             Path(self._file).parent.mkdir(parents=True, exist_ok=True)
             uri = self._file
-        self._client = library("milvus").MilvusClient(
-            uri=uri, token=token or "", db_name=options.database, timeout=options.timeout
-        )
+        try:
+            self._client = library("milvus").MilvusClient(
+                uri=uri, token=token or "", db_name=options.database, timeout=options.timeout
+            )
+        except library("milvus").MilvusException as error:
+            if error.code != _NO_ANSWER:
+                raise
+            raise no_answer("Milvus", uri, error.message) from error
         if self.embedded:
             _EMBEDDED_USERS[self._file] += 1
 

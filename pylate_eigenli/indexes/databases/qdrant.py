@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from . import (
     chunks,
     is_remote,
     key_of,
+    no_answer,
 )
 
 _QUERY_BYTES = 16 << 20
@@ -96,14 +98,23 @@ class QdrantDatabase(VectorDatabase):
         if self.embedded:
             place = {"location": uri} if uri == ":memory:" else {"path": uri}
             self._client = qdrant.QdrantClient(**place)
+            # Its own destructor imports modules, which fails when Python ends.
+            weakref.finalize(self, self._client.close)
         else:
             timeout = max(1, round(options.timeout))
-            self._client = qdrant.QdrantClient(url=uri, api_key=token, timeout=timeout)
+            self._client = qdrant.QdrantClient(
+                url=uri, api_key=token, timeout=timeout, check_compatibility=False
+            )
 
     # --- the collection -----------------------------------------------------------------------
 
     def exists(self) -> bool:
-        return bool(self._client.collection_exists(self._collection))
+        from qdrant_client.http.exceptions import ResponseHandlingException
+
+        try:
+            return bool(self._client.collection_exists(self._collection))
+        except ResponseHandlingException as error:
+            raise no_answer("Qdrant", self._uri, error) from error
 
     def open(self, dim: int, keeps_rows: bool) -> None:
         if self.exists():
