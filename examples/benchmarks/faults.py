@@ -58,6 +58,8 @@ class Vectors:
     """An index of PyLate's kind."""
 
     def __init__(self, index_type: Any, **options: Any) -> None:
+        if index_type is EigenLISVIndex:
+            options["trust_index"] = True  # copies of an index are in other folders
         self._open = partial(index_type, show_progress=False, k=_DIRECTIONS, **options)
 
     def _opened(self, folder: Path, **options: Any) -> Any:

@@ -1,8 +1,9 @@
-"""How every command reports failure: one line on stderr and exit code 1."""
+"""How every command reports failure: one line on stderr and exit code 1. Warnings are lines too."""
 
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -10,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .terminal import echo
+from .terminal import echo, warn
 
 _Debug = Annotated[
     bool, typer.Option("--debug", help="Show the full traceback if something goes wrong.")
@@ -41,14 +42,17 @@ def reporting_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 @contextmanager
 def one_line_errors(debug: bool) -> Iterator[None]:
-    """Turn an exception into one line on stderr and exit code 1, unless ``debug``."""
-    try:
-        yield
-    except typer.Exit:
-        raise
-    except Exception as error:
-        if debug:
+    """Turn an exception into one line on stderr and exit code 1, unless ``debug``; warnings too."""
+    with warnings.catch_warnings():
+        if not debug:
+            warnings.showwarning = warn  # type: ignore[assignment]
+        try:
+            yield
+        except typer.Exit:
             raise
-        reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        echo(f"error: {reason}", err=True, color=typer.colors.RED)
-        raise typer.Exit(1) from None
+        except Exception as error:
+            if debug:
+                raise
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            echo(f"error: {reason}", err=True, color=typer.colors.RED)
+            raise typer.Exit(1) from None

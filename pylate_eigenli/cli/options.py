@@ -73,8 +73,8 @@ Dtype = Annotated[
 Backend = Annotated[
     str | None,
     typer.Option(
-        help="What a document becomes: subspaces; or single vectors, searched by exact, voyager or "
-        "faiss, or kept in a vector database, milvus or qdrant."
+        help="What a document becomes: subspaces; or single vectors, searched by exact, sketch (for "
+        "very many), voyager or faiss, or kept in a vector database, milvus or qdrant."
     ),
 ]
 Uri = Annotated[

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from .options import IndexPath, Json, Model, Trust, existing
-from .terminal import echo, working
+from .terminal import echo, warn, working
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -69,17 +69,13 @@ def serve(
             echo(f"Serving {index} at {url}")
             echo(f"API description at {url}/openapi.json; press Ctrl-C to stop.")
         if service.model is None:
-            _warn(
+            warn(
                 f"{index} names no model, so that it can be searched by embeddings only: name "
                 "the model that made them with --model"
             )
         if not local and token is None:
-            _warn("anyone who can reach this address can change the index; set --token")
+            warn("anyone who can reach this address can change the index; set --token")
         run(app, listening)
-
-
-def _warn(line: str) -> None:
-    echo(f"warning: {line}", err=True, color=typer.colors.YELLOW)
 
 
 def _is_loopback(address: str) -> bool:

@@ -33,6 +33,11 @@ def echo(line: object, *, err: bool = False, color: str | None = None) -> None:
     typer.secho(printable(line), err=err, fg=color)
 
 
+def warn(message: object, *_: object) -> None:
+    """Print a warning; the function can stand for ``warnings.showwarning``."""
+    echo(f"warning: {message}", err=True, color=typer.colors.YELLOW)
+
+
 def echo_report(report: Mapping[str, object], line: str, *, as_json: bool) -> None:
     """Print what a command has done, as JSON or as a line for people."""
     echo(json.dumps(report) if as_json else line)

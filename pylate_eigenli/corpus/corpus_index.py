@@ -40,8 +40,9 @@ class CorpusIndex(CorpusReader):
         Whether the first documents replace all that the index holds. Until they are committed, the
         old ones stay, whatever fails.
     trust_index
-        Whether to use a model or a database that only the folder names, although it can run code.
-        What you have named yourself, models of the Hub and the default model are used anyway.
+        Whether to use a model or a database that only the folder names, or the ANN structure of
+        somebody else, although they can run code. What you have named or built yourself, models of
+        the Hub and the default model are used anyway.
     settings
         Further options of :func:`pylate_eigenli.indexes.open_index.open_index`.
     """

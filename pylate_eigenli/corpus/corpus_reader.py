@@ -58,6 +58,7 @@ class CorpusReader(ABC):
         self._recorded = about.get("model")
         self._encoder = self._chosen(model)
         self._is_trusted = model is not None or trust_index
+        self._trust_index = trust_index
         self.index = open_index(path, override=override, trust_index=trust_index, **settings)
         self._in_database = self.index.in_database
         # An embedded database is not made for threads.
@@ -95,7 +96,7 @@ class CorpusReader(ABC):
         """
         other = copy(self)
         if not self._in_database:
-            other.index = open_index(self.path)
+            other.index = open_index(self.path, trust_index=self._trust_index)
         return other
 
     @property

@@ -45,18 +45,7 @@ def read_pdf(path: Path) -> tuple[str, list[tuple[int | None, str]]]:
 
 
 class PdfFile:
-    """An open PDF.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> path = Path(tempfile.mkdtemp()) / "report.pdf"
-    >>> Image.new("RGB", (72, 144)).save(path)
-    >>> file = PdfFile(path, dpi=36, max_pixels=MAX_PIXELS)
-    >>> list(file.numbers), file.render(1).size
-    ([1], (36, 72))
-    """
+    """An open PDF."""
 
     def __init__(self, path: Path, dpi: float, max_pixels: int) -> None:
         self._pdf: Any = _pdf(path)
@@ -84,17 +73,7 @@ class PdfFile:
 
 
 class ImageFile:
-    """An open image file; every frame of a TIFF, which scanners make, is a page.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> path = Path(tempfile.mkdtemp()) / "letter.png"
-    >>> Image.new("L", (20, 10)).save(path)
-    >>> ImageFile(path, max_pixels=MAX_PIXELS).render(None).mode
-    'RGB'
-    """
+    """An open image file; every frame of a TIFF, which scanners make, is a page."""
 
     def __init__(self, path: Path, max_pixels: int) -> None:
         from PIL import Image

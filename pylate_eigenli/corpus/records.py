@@ -88,7 +88,7 @@ class _Lines:
     number
         Number of the last line, from 1 on.
     taken
-        Bytes of the lines that were read for one record.
+        Bytes that were read since the last record.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -101,7 +101,7 @@ class _Lines:
     def __next__(self) -> bytes:
         line = self._file.readline(RECORD_BYTES + 1)
         self.number += 1
-        self.taken += len(line) if line.strip() else 0  # empty lines may be between records
+        self.taken += len(line)
         if self.taken > RECORD_BYTES:
             raise ValueError(f"the record has more than {RECORD_BYTES >> 20} MB")
         if not line:

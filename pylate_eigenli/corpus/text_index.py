@@ -48,8 +48,9 @@ class TextIndex(CorpusIndex):
         Whether the first texts replace all that the index holds. Until they are committed, the
         old ones stay, whatever fails.
     trust_index
-        Whether to use a model or a database that only the folder names, although it can run code.
-        What you have named yourself, models of the Hub and the default model are used anyway.
+        Whether to use a model or a database that only the folder names, or the ANN structure of
+        somebody else, although they can run code. What you have named or built yourself, models of
+        the Hub and the default model are used anyway.
     settings
         Options of :class:`pylate_eigenli.EigenLIIndex`, or with ``single_vector=True`` those of
         :class:`pylate_eigenli.EigenLISVIndex`, such as ``backend="qdrant"``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,10 +56,10 @@ def update(
 ) -> Update:
     """Add the new documents of a source to an index, and replace changed ones.
 
-    The last document of an id counts. A passage or page is unchanged if the index holds it with the
-    fingerprint of its file, a record if the index holds its id with the same title, text and
-    metadata. Passages and pages that a file no longer has are removed. After an interruption, the
-    next update continues after the last commit.
+    Of several documents with the same id the last one counts. A passage or page is unchanged if the
+    index holds it with the fingerprint of its file, a record if the index holds its id with the same
+    title, text and metadata. Passages and pages that a file no longer has are removed. After an
+    interruption, the next update continues after the last commit.
 
     Parameters
     ----------
@@ -85,29 +85,25 @@ def update(
     return state.finish()
 
 
+@dataclass
 class _Update:
-    def __init__(
-        self,
-        index: CorpusIndex,
-        commit_size: int,
-        encode_size: int,
-        replace: bool,
-        prune: Container[str] | None,
-        progress: Progress,
-    ) -> None:
-        self.index = index
-        self.commit_size = commit_size
-        self.encode_size = encode_size
-        self.replace = replace
-        self.prune = prune
-        self.progress = progress
-        self.added = self.unchanged = self.files = self.records = 0
-        self.kept: set[DocumentId] = set()  # records of the source, if others are to be removed
-        self.is_cut_short = False
-        self.outdated: list[DocumentId] = []
-        # Documents to be encoded, and encoded ones to be committed.
-        self.waiting: dict[DocumentId, tuple[Document, Any]] = {}
-        self.encoded: dict[DocumentId, tuple[Document, NDArray[np.float32]]] = {}
+    index: CorpusIndex
+    commit_size: int
+    encode_size: int
+    replace: bool
+    prune: Container[str] | None
+    progress: Progress
+    added: int = 0
+    unchanged: int = 0
+    files: int = 0
+    records: int = 0
+    is_cut_short: bool = False
+    # Records of the source, if others are to be removed.
+    kept: set[DocumentId] = field(default_factory=set)
+    outdated: list[DocumentId] = field(default_factory=list)
+    # Documents to be encoded, and encoded ones to be committed.
+    waiting: dict[DocumentId, tuple[Document, Any]] = field(default_factory=dict)
+    encoded: dict[DocumentId, tuple[Document, NDArray[np.float32]]] = field(default_factory=dict)
 
     def take(self, part: Part) -> None:
         known = {} if part.file is None else self.index.of_file(part.file)

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -79,7 +80,8 @@ class CompressedSearch:
         self.cache_folder = cache_folder
         self._spec = parse(method)
         self._spec.check()
-        self._opened: tuple[Method, TemporaryDirectory[str] | None] | None = None
+        self._method: Method | None = None
+        self._files = ExitStack()  # closes the method, and deletes its temporary folder
         if isinstance(model, str):
             model, name = load_model(model), model
         self.model = self._encoder = model
@@ -130,11 +132,10 @@ class CompressedSearch:
 
         ``top_ranked`` has the ids of the documents to choose from by query id, if not all.
         """
-        if self._opened is None:
+        if self._method is None:
             raise ValueError("there is nothing to search: index a corpus first")
         tokens = self._encode(queries, True, task_metadata, encode_kwargs, **context)
-        method = self._opened[0]
-        method.fit_queries(tokens)
+        self._method.fit_queries(tokens)
         candidates = None
         if top_ranked is not None:
             rows = {document: row for row, document in enumerate(self._ids)}
@@ -142,7 +143,7 @@ class CompressedSearch:
                 np.array([rows[document] for document in top_ranked.get(query, ())], np.int64)
                 for query in queries["id"]
             ]
-        found = method.search(tokens, top_k, candidates)
+        found = self._method.search(tokens, top_k, candidates)
         return {
             query: {self._ids[row]: float(score) for row, score in zip(*hits, strict=True)}
             for query, hits in zip(queries["id"], found, strict=True)
@@ -150,15 +151,13 @@ class CompressedSearch:
 
     def _open(self, key: str) -> Method:
         """Open the method for a corpus and close the one for the corpus before."""
-        if self._opened is not None:
-            method, temporary = self._opened
-            method.close()
-            if temporary is not None:
-                temporary.cleanup()
-        temporary = None if self.cache_folder else TemporaryDirectory(prefix="eigenli-mteb-")
-        folder = Path(self.cache_folder or "") / key if temporary is None else temporary.name
-        self._opened = (self._spec.open(folder), temporary)
-        return self._opened[0]
+        self._files.close()
+        if self.cache_folder:
+            folder = Path(self.cache_folder) / key
+        else:
+            folder = Path(self._files.enter_context(TemporaryDirectory(prefix="eigenli-mteb-")))
+        self._method = self._files.enter_context(closing(self._spec.open(folder)))
+        return self._method
 
     def _encode(
         self,

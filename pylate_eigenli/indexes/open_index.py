@@ -39,8 +39,8 @@ def open_index(
     show_progress
         Whether to show a progress bar while documents are added.
     trust_index
-        Whether to open a database that only the folder names; see
-        :class:`pylate_eigenli.EigenLISVIndex`.
+        Whether to open a database that only the folder names, or the ANN structure of somebody
+        else; see :class:`pylate_eigenli.EigenLISVIndex`.
     settings
         Further options of the index, None for the default.
 

@@ -18,7 +18,7 @@ from ..errors import IndexFormatError
 from ..spectral.background import Queries, QueryFilter
 from ..spectral.settings import SpectralSettings
 from ..spectral.standardise import named
-from ..storage.disk import check_file
+from ..storage.disk import open_file
 from ..tokens import LONGEST_QUERY_TOKEN, TokenBatch, collect
 from ..vectors.encoder import QueryVectors
 from ..vectors.packing import pack_queries
@@ -105,9 +105,9 @@ class QueryEncoder:
     @classmethod
     def load(cls, path: str | Path) -> Self:
         """Read a file that :meth:`save` or an export has written."""
-        from safetensors import SafetensorError, safe_open
+        from safetensors import safe_open
 
-        check_file(Path(path))
+        open_file(Path(path)).close()  # a pipe or a device would keep safe_open waiting
         try:
             with safe_open(path, framework="numpy") as file:
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -126,8 +126,7 @@ class QueryEncoder:
                 SVProjection.from_arrays(kept) if kept else None,
             )
             encoder._check()
-        except (SafetensorError, LookupError, TypeError, ValueError, ArithmeticError,
-                RuntimeError, MemoryError) as error:  # fmt: skip
+        except Exception as error:  # safetensors, NumPy and torch have errors of many kinds
             raise IndexFormatError(f"{path} has no recipe for queries: {error}") from error
         return encoder
 

@@ -59,8 +59,9 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         A fitted :class:`pylate_eigenli.TokenProjection` that is applied to tokens before anything
         else, for models whose d would make d (d + 1) / 2 too large. Saved as well.
     backend
-        ``"exact"`` (the default), ``"voyager"`` or ``"faiss"``; or a vector database that holds
-        the documents, ``"milvus"`` or ``"qdrant"``, see
+        ``"exact"`` (the default); ``"sketch"`` for very many documents, which reads 128 bytes of
+        each and the vectors of the best few thousand, from 20,000 documents on; ``"voyager"`` or
+        ``"faiss"``; or a vector database that holds the documents, ``"milvus"`` or ``"qdrant"``, see
         :class:`pylate_eigenli.indexes.databases.documents.DatabaseDocuments` for what differs.
     backend_options
         Options of the backend, see :mod:`pylate_eigenli.indexes.ann` and
@@ -77,8 +78,10 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         Where a vector database is and what it wants to see: see
         :func:`pylate_eigenli.indexes.databases.connect`. The uri is remembered, the token never written.
     trust_index
-        Whether to open a database that only the folder names. An embedded one can run code, so
-        this is for folders of people you trust. What you have named yourself is opened anyway.
+        Whether to open a database that only the folder names, and an ANN structure of a library
+        that somebody else has built or that was built in another folder. Both can run code, so
+        this is for folders of people you trust. What you have named or built yourself is opened
+        anyway, and documents of a structure that is not opened are scanned.
 
     Examples
     --------
@@ -132,11 +135,14 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             dtype=dtype,
             keep_tokens=keep_tokens,
             keep_bases=keep_bases,
-            projection=None if projection is None else projection.dim,
-            token_projection=None if token_projection is None else token_projection.dim,
+            projection=_dim_of("projection", projection, SVProjection),
+            token_projection=_dim_of("token_projection", token_projection, TokenProjection),
             backend=backend,
             backend_options=backend_options,
         )
+        if backend_options and self.settings.backend == "exact":
+            option = next(iter(backend_options))
+            raise ValueError(f"the exact backend has no option {option!r}: name a backend")
         self.rerank = rerank
         self.n_candidates = n_candidates
         self.tokens_of = tokens_of
@@ -147,7 +153,7 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
         for name, value in (("uri", uri), ("token", token)):
             if value is not None:
                 raise ValueError(f"{name} is for the backends {' and '.join(databases.NAMES)} only")
-        ann = Accelerator()
+        ann = Accelerator(self._collection.path, trust_index)
         search = VectorSearch(self._collection, ann)
         self._documents = LocalDocuments(self._collection, search, ann)
 
@@ -227,3 +233,12 @@ class EigenLISVIndex(DocumentIndex[SVSettings, VectorCodec]):
             if best.ids
         ]
         return float(np.mean(shares)) if shares else 1.0
+
+
+def _dim_of(option: str, projection: Any, kind: type[SVProjection | TokenProjection]) -> int | None:
+    """Return the number of dimensions that a projection gives; refuse what is none."""
+    if projection is None:
+        return None
+    if isinstance(projection, kind):
+        return int(projection.dim)
+    raise TypeError(f"{option} must be of {kind.__name__}, got {type(projection).__name__}")

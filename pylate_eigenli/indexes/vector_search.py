@@ -23,7 +23,7 @@ from .results import Hits
 from .settings import SVSettings
 
 _SCORES_BYTES = 64 << 20
-_GATHERED_BYTES = 64 << 20
+_GATHERED_BYTES = 8 << 20  # of floats; copies of codes stay in the cache until they are scored
 _FEW = 2  # times the documents wanted are scored at once: a first look would not save much
 
 

@@ -31,8 +31,8 @@ class Service:
     """An index opened twice, once for searching and once for changing.
 
     The searching view moves to the newest generation only between batches, so each request is
-    answered from one generation. Call :meth:`search`, :meth:`document` and :meth:`info` from one thread, :meth:`add`
-    and :meth:`remove` from one other thread, and :meth:`spectra` from any.
+    answered from one generation. Call :meth:`search`, :meth:`document` and :meth:`info` from one
+    thread, :meth:`add` and :meth:`remove` from one other thread, and :meth:`spectra` from any.
 
     Parameters
     ----------

@@ -35,8 +35,8 @@ from ..spectral.kernels.simd import (
 )
 from ..spectral.kernels.threads import for_ranges
 
-_BYTE_LEVELS = 15  # bits of a rounded query, besides the sign, if codes are multiplied
-_FEW_QUERIES = 4  # so few are compared with bits sooner than bits become bytes
+# By the bits of codes, how many queries are compared with bits sooner than bits become bytes.
+_FEW_QUERIES = {1: 23, 2: 7, 4: 2, 8: 0}
 _TASK_BYTES = 2 << 20  # less than that is read sooner than another thread wakes
 _BLOCK_BYTES = 1 << 17  # of codes that stay in the cache while all queries are compared with them
 _DEVIATIONS = 4.0  # sqrt(log(2 / 10**-13) / 2)
@@ -128,6 +128,14 @@ def _plane_levels(bits: int) -> int:
     return 8 + bits // 2
 
 
+def _byte_levels(bits: int) -> int:
+    """Return the bits of a rounded query, besides the sign, if codes are multiplied as bytes.
+
+    One byte of them is as precise as :func:`_plane_levels`, and two are for codes that need more.
+    """
+    return 7 if bits == 1 else 15
+
+
 def _planes(levels: NDArray[np.int32], bits: int, width: int) -> NDArray[np.uint8]:
     """Return the planes of one rounded query (D,). Shape: (planes, bytes)."""
     padded = np.zeros((8 // bits, width), np.int32)
@@ -141,34 +149,67 @@ def _planes(levels: NDArray[np.int32], bits: int, width: int) -> NDArray[np.uint
     return planes
 
 
+class _Prepared(NamedTuple):
+    """Queries as a scan reads them: planes of each, or packed bytes of all.
+
+    ``constants`` (m,) are what codes of zeros would add to the sums.
+    """
+
+    rounded: RoundedQueries
+    parts: list[Any]
+    constants: NDArray[Any]
+
+
+# An index scans segment after segment with the same queries.
+@lru_cache(maxsize=8)
+def _prepared(
+    data: bytes, dim: int, bits: int, width: int, levels: int, by_bytes: bool
+) -> _Prepared:
+    """Round queries, given as the bytes of their array (m, D), for codes of so many bytes."""
+    queries = np.frombuffer(data, np.float32).reshape(-1, dim)
+    rounded = RoundedQueries.of(queries, levels)
+    middle = ((1 << bits) - 1) / 2
+    constants = middle * rounded.levels.sum(1, dtype=np.int64)
+    if not by_bytes:
+        planes = [_planes(of_query, bits, width) for of_query in rounded.levels]
+        return _Prepared(rounded, planes, constants * rounded.steps)
+    # Moved to positive numbers, byte by byte, and ones: what the moving adds is taken off.
+    count = 8 // bits
+    moved = np.zeros((len(queries), count * width), np.uint16)
+    moved[:, :dim] = rounded.levels + (1 << levels)
+    split = [(moved >> (8 * byte)) & 255 for byte in range((levels + 1) // 8)]
+    columns = np.concatenate([*split, np.ones_like(moved[:1])]).astype(np.uint8)
+    packed = [
+        numkong.dots_pack(np.ascontiguousarray(part), dtype="uint8")
+        for part in np.split(columns, count, axis=1)
+    ]
+    return _Prepared(rounded, packed, constants)
+
+
 def _scan_bits(
     values: NDArray[np.uint8],
     scales: NDArray[np.float32],
-    bits: int,
-    rounded: RoundedQueries,
+    queries: _Prepared,
     out: NDArray[np.float32],
 ) -> None:
     n, width = values.shape
-    middle = ((1 << bits) - 1) / 2
-    planes = [_planes(levels, bits, width) for levels in rounded.levels]
-    constants = middle * rounded.steps * rounded.levels.sum(1, dtype=np.int64)
+    planes, steps = queries.parts, queries.rounded.steps
     at_once = max(4, _BLOCK_BYTES // width) if len(planes) > 1 else n
 
     def task(part: slice) -> None:
         for begin in range(part.start, part.stop, at_once):
             block = slice(begin, min(begin + at_once, part.stop))
+            codes = values[block].reshape(-1)
             for i, plane in enumerate(planes):
-                step, constant = rounded.steps[i], constants[i]
-                codes, scores = values[block].reshape(-1), out[i, block]
                 _count(
                     codes,
                     width,
                     plane.reshape(-1),
                     len(plane),
                     scales[block],
-                    step,
-                    constant,
-                    scores,
+                    steps[i],
+                    queries.constants[i],
+                    out[i, block],
                 )
 
     for_ranges(task, n, max(4, _TASK_BYTES // width))
@@ -178,30 +219,22 @@ def _scan_bytes(
     values: NDArray[np.uint8],
     scales: NDArray[np.float32],
     bits: int,
-    rounded: RoundedQueries,
+    levels: int,
+    queries: _Prepared,
     out: NDArray[np.float32],
 ) -> None:
     n, width = values.shape
-    parts, mask, middle = 8 // bits, (1 << bits) - 1, ((1 << bits) - 1) / 2
-    m = len(rounded.levels)
-    # Both bytes of queries moved to positive numbers, and ones: what the moving adds is taken off.
-    moved = np.zeros((m, parts * width), np.uint16)
-    moved[:, : rounded.levels.shape[1]] = rounded.levels + (1 << _BYTE_LEVELS)
-    columns = np.concatenate([moved & 255, moved >> 8, np.ones_like(moved[:1])]).astype(np.uint8)
-    packed = [
-        numkong.dots_pack(np.ascontiguousarray(part), dtype="uint8")
-        for part in np.split(columns, parts, axis=1)
-    ]
-    constants = middle * rounded.levels.sum(1, dtype=np.int64)
+    m, n_bytes, mask = len(out), (levels + 1) // 8, (1 << bits) - 1
 
     def task(part: slice) -> None:
-        products = np.zeros((part.stop - part.start, 2 * m + 1), np.int64)
-        for i, queries in enumerate(packed):
+        products = np.zeros((part.stop - part.start, m * n_bytes + 1), np.int64)
+        for i, packed in enumerate(queries.parts):
             numbers = values[part] if bits == 8 else (values[part] >> (i * bits)) & mask
-            products += numkong.dots_packed(numbers, queries)
-        sums = products[:, :m] + (products[:, m : 2 * m] << 8)
-        sums -= products[:, 2 * m :] << _BYTE_LEVELS
-        out[:, part] = ((sums - constants) * rounded.steps * scales[part, None]).T
+            products += numkong.dots_packed(numbers, packed)
+        sums = products[:, :m] - (products[:, -1:] << levels)
+        for byte in range(1, n_bytes):
+            sums += products[:, byte * m : (byte + 1) * m] << (8 * byte)
+        out[:, part] = ((sums - queries.constants) * queries.rounded.steps * scales[part, None]).T
 
     for_ranges(task, n, max(1, (_TASK_BYTES if bits == 8 else _BLOCK_BYTES) // width))
 
@@ -216,18 +249,19 @@ def scan(
     """Return approximate scores of codes for queries (m, D), and how far each query's may be off.
 
     Codes are those of :class:`pylate_eigenli.vectors.quantization.Codes`: values (n, bytes) and
-    scales (n,). ``levels`` are the bits of a rounded query, besides the sign, if bits are counted:
-    fewer are faster and less precise. Shapes of the results: (m, n), float32, and (m,).
+    scales (n,). With ``levels``, bits are counted for queries of so many bits besides the sign: fewer
+    are faster and less precise. Shapes of the results: (m, n), float32, and (m,).
     """
-    by_bytes = bits == 8 or len(queries) >= _FEW_QUERIES
-    if by_bytes:
-        levels = _BYTE_LEVELS
-    rounded = RoundedQueries.of(queries, levels or _plane_levels(bits))
+    by_bytes = levels is None and len(queries) > _FEW_QUERIES[bits]
+    if by_bytes or levels is None:
+        levels = _byte_levels(bits) if by_bytes else _plane_levels(bits)
+    data = np.ascontiguousarray(queries, np.float32).tobytes()
+    prepared = _prepared(data, queries.shape[1], bits, values.shape[1], levels, by_bytes)
     out = np.empty((len(queries), len(values)), np.float32)
     if out.size and by_bytes:
-        _scan_bytes(values, scales, bits, rounded, out)
+        _scan_bytes(values, scales, bits, levels, prepared, out)
     elif out.size:
-        _scan_bits(values, scales, bits, rounded, out)
+        _scan_bits(values, scales, prepared, out)
     # No vector is longer than one of largest entries.
     longest = ((1 << bits) - 1) / 2 * np.sqrt(queries.shape[1]) * float(scales.max(initial=0))
-    return out, rounded.errors.astype(np.float64) * longest
+    return out, prepared.rounded.errors.astype(np.float64) * longest

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -81,6 +82,11 @@ class TestOneLineErrors:
             raise error
         assert caught.value.exit_code == 1
         assert capsys.readouterr() == ("", line)
+
+    def test_a_warning_becomes_one_harmless_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with one_line_errors(debug=False):
+            warnings.warn("it is scanned\x1b[2J\nby far", stacklevel=1)
+        assert capsys.readouterr() == ("", "warning: it is scanned\ufffd[2J\ufffdby far\n")
 
     def test_debug_lets_it_pass(self) -> None:
         with pytest.raises(ValueError, match="k is too large"), one_line_errors(debug=True):

@@ -294,6 +294,7 @@ class TestJsonLines:
     @pytest.mark.parametrize(
         ("name", "text"),
         [
+            ("empty.jsonl", '{"id": 1, "text": "fine"}\n' + "\n" * 3000),
             ("line.jsonl", '{"id": 1, "text": "fine"}\n{"id": 2, "text": "' + "x" * 3000),
             ("quotes.csv", 'id,text\n1,fine\n2,"' + "without an end\n" * 200),
             ("cells.csv", "id,text\n1,fine\n2" + ',"\n"' * 2000),
@@ -306,11 +307,6 @@ class TestJsonLines:
         assert next(parts).documents[0].text == "fine"
         with pytest.raises(ValueError, match=rf"{name}, line \d+: the record has more than"):
             next(parts)
-
-    def test_empty_lines_between_records_are_none_of_them(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(records, "RECORD_BYTES", 2000)
-        (tmp_path / "a.jsonl").write_text('{"id": 1, "text": "fine"}\n' + "\n" * 3000)
-        assert read(tmp_path / "a.jsonl") == [Document(1, "fine")]
 
 
 class TestTables:

@@ -6,13 +6,14 @@ import json
 import pickle
 import shutil
 import sqlite3
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from pylate_eigenli import EigenLISVIndex
+from pylate_eigenli import EigenLISVIndex, open_index
 from pylate_eigenli.cli import app
 from pylate_eigenli.corpus.catalogue import Catalogue
 from pylate_eigenli.corpus.committing import verify
@@ -20,6 +21,8 @@ from pylate_eigenli.corpus.document import Document
 from pylate_eigenli.corpus.page_index import open_corpus
 from pylate_eigenli.corpus.text_index import TextIndex
 from pylate_eigenli.indexes import databases
+from pylate_eigenli.indexes.ann import accelerator
+from pylate_eigenli.indexes.ann.voyager import VoyagerBackend
 from pylate_eigenli.indexes.registry import type_of
 from pylate_eigenli.models.fingerprint import fingerprint_of
 
@@ -234,3 +237,60 @@ class TestDatabases:
         run("convert", tmp_path / "index", tmp_path / "index-qdrant", "--backend", "qdrant")
         about = Catalogue(tmp_path / "index-qdrant").about
         assert (about["model"], about["signature"]) == (str(tmp_path), "forged")
+
+
+class TestStructures:
+    """Libraries trust the bytes of their graphs: forged ones can run code."""
+
+    QUERIES = np.random.default_rng(1).standard_normal((2, 4, 8)).astype(np.float32)
+
+    @pytest.fixture
+    def received(self, tmp_path, another_user, monkeypatch):
+        pytest.importorskip("voyager")
+        tokens = np.random.default_rng(0).standard_normal((50, 4, 8)).astype(np.float32)
+        with EigenLISVIndex(str(tmp_path), "index", backend="voyager", k=2) as index:
+            index.add_documents(range(50), tokens).build()
+        another_user()
+        monkeypatch.setattr(accelerator, "_made_here", set())
+        return tmp_path / "index"
+
+    def test_of_somebody_else_are_not_read_and_documents_are_scanned(self, received, monkeypatch):
+        with open_index(received, trust_index=True) as trusted:
+            expected = trusted(self.QUERIES, k=3)
+        load = VoyagerBackend.from_bytes
+        monkeypatch.setattr(VoyagerBackend, "from_bytes", pytest.fail)
+        with open_index(received) as index:
+            with pytest.warns(UserWarning, match=r"structure of .*index was made by somebody else"):
+                assert index(self.QUERIES, k=3) == expected
+            with warnings.catch_warnings():  # once is enough
+                warnings.simplefilter("error")
+                index(self.QUERIES, k=3)
+            with pytest.warns(UserWarning, match="index.build"):
+                index.add_documents([50], self.QUERIES[:1]).build()
+        monkeypatch.setattr(accelerator, "_made_here", set())
+        monkeypatch.setattr(VoyagerBackend, "from_bytes", load)
+        with open_index(received) as index, warnings.catch_warnings():
+            warnings.simplefilter("error")  # it is ours now
+            assert index(self.QUERIES, k=3)[0][0]["id"] == 50
+        received.rename(received.parent / "moved")
+        with (
+            open_index(received.parent / "moved") as index,
+            pytest.warns(UserWarning, match="or in another folder"),
+        ):
+            index(self.QUERIES)
+
+    def test_are_used_without_a_key_by_the_process_that_made_them(self, tmp_path, monkeypatch):
+        pytest.importorskip("voyager")
+        monkeypatch.setenv("XDG_STATE_HOME", "/dev/null")
+        with (
+            EigenLISVIndex(str(tmp_path), backend="voyager", k=2) as index,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("error")
+            index.add_documents(range(2), self.QUERIES).build()
+            assert index(self.QUERIES, k=1)[1][0]["id"] == 1
+
+    def test_both_views_of_a_server_trust_the_folder(self, received):
+        with open_corpus(received, trust_index=True) as corpus, warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert corpus.reopened().index(self.QUERIES, k=1) == corpus.index(self.QUERIES, k=1)

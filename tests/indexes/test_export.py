@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import numpy as np
@@ -149,6 +150,14 @@ class TestQueries:
         for wrong in (path, tmp_path / "v.ids.json"):
             with pytest.raises(IndexFormatError, match="has no recipe for queries"):
                 QueryEncoder.load(wrong)
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(IndexFormatError, match="pipe is not a file"):
+            QueryEncoder.load(tmp_path / "pipe")
+
+    def test_a_link_to_a_recipe_is_read(self, index, tmp_path):
+        save(index, tmp_path / "v.npy")
+        (tmp_path / "link").symlink_to("v.queries.safetensors")  # as in the cache of the Hub
+        assert QueryEncoder.load(tmp_path / "link").dim == D
 
     @pytest.mark.parametrize(
         "options", [{"preset": "plus"}, {"idf": 0.4, "background": 0.5}], ids=str

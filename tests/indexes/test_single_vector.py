@@ -233,10 +233,19 @@ class TestReopening:
 class TestBadInput:
     @pytest.mark.parametrize(
         "options",
-        [{"dtype": "int3"}, {"backend": "annoy"}, {"keep_tokens": "bfloat16"}, {"k": 0}],
+        [
+            {"dtype": "int3"},
+            {"backend": "annoy"},
+            {"keep_tokens": "bfloat16"},
+            {"k": 0},
+            {"projection": 8},
+            {"token_projection": "8"},
+            {"backend_options": {"depth": 1}},
+        ],
     )
     def test_unknown_choices_are_named(self, tmp_path, options):
-        with pytest.raises(ValueError, match=str(next(iter(options)))):
+        name = "depth" if "backend_options" in options else next(iter(options))
+        with pytest.raises((TypeError, ValueError), match=name):
             EigenLISVIndex(str(tmp_path), **options)
         assert not list(tmp_path.iterdir())
 

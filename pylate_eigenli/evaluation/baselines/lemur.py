@@ -12,14 +12,17 @@ the paper's description, with its sizes as defaults:
     mean squared error. Or they stay random, as in an extreme learning machine (ELM): GELU of a
     random projection, then layer norm.
 *Documents*
-    The least-squares solution w for another sample of tokens (16,384). All documents share its
-    decomposition. Directions in which features hardly vary are left out.
+    The least-squares solution w for a sample of tokens (16,384). All documents share its
+    decomposition. Directions in which features hardly vary are left out. Vectors are written in the
+    basis in which the features of the sample are orthonormal: no score changes, but solutions in the
+    features' own coordinates cannot be rounded to few bits.
 
 Tokens to learn from should come from queries, as queries point elsewhere than documents; the authors
 also encode documents as queries. Without a sample of queries, tokens of documents stand in.
 
 The authors train for up to 100 epochs on a GPU. Here it is 10 at most, and fewer if held-out tokens are
-not predicted better any more.
+not predicted better any more. Where the processor multiplies bfloat16 fast, training and MaxSim of
+single tokens use it.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -116,11 +120,9 @@ class Lemur:
 
     def _train(self, learning: Tensor, documents: TokenBatch) -> tuple[nn.Module, float, float]:
         """Return trained features, and the mean and the deviation of their targets."""
-        rough = _rough_dtype()
         targets = torch.empty(len(learning), len(documents), dtype=torch.float16)
-        documents = TokenBatch(documents.tokens.to(rough), documents.offsets)
         for part in self._bar(_parts(len(learning), _TOKENS_AT_ONCE), "targets"):
-            targets[part] = _single_token_maxsim(learning[part].to(rough), documents).half()
+            targets[part] = _single_token_maxsim(learning[part], documents).half()
         mean, deviation = _moments(targets)
 
         features = nn.Sequential(
@@ -132,7 +134,7 @@ class Lemur:
 
         def loss_of(rows: Tensor) -> Tensor:
             wanted = (targets[rows].float() - mean) / deviation
-            with torch.autocast("cpu", rough, enabled=rough != torch.float32):
+            with torch.autocast("cpu", _rough(), enabled=_rough() != torch.float32):
                 found = output(features(learning[rows]))
             return nn.functional.mse_loss(found.float(), wanted)
 
@@ -184,15 +186,18 @@ class LemurEncoder:
     ----------
     features
         Makes features (n, F) of tokens (n, d).
+    basis
+        Makes vectors of features. Shape: (D, F), float32.
     sample
         The tokens of the regression. Shape: (m, d), float32.
     solver
-        Makes vectors of what documents score for these tokens. Shape: (F, m), float32.
+        Makes vectors of what documents score for these tokens. Shape: (D, m), float32.
     mean, deviation
         Of MaxSim of single tokens. They do not change the order of documents.
     """
 
     features: nn.Module
+    basis: Tensor
     sample: Tensor
     solver: Tensor
     mean: float
@@ -207,8 +212,8 @@ class LemurEncoder:
         values, vectors = torch.linalg.eigh(z.mT @ z)
         least = (torch.finfo(torch.float32).eps * max(z.shape)) ** 2 * values[-1]
         kept = values > least
-        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].mT
-        return cls(features, sample, (inverse @ z.mT).float(), mean, deviation)
+        basis = (vectors[:, kept] / values[kept].sqrt()).mT
+        return cls(features, basis.float(), sample, (basis @ z.mT).float(), mean, deviation)
 
     @property
     def dim(self) -> int:
@@ -231,7 +236,8 @@ class LemurEncoder:
             bounds = queries.offsets[begin : end + 1]
             tokens = queries.tokens[int(bounds[0]) : int(bounds[-1])].float().cpu()
             features = _features(self.features, tokens).numpy()
-            np.add.reduceat(features, bounds[:-1] - bounds[0], axis=0, out=vectors[begin:end])
+            sums = np.add.reduceat(features, bounds[:-1] - bounds[0], axis=0)
+            np.matmul(sums, self.basis.numpy().T, out=vectors[begin:end])
         return vectors
 
 
@@ -253,8 +259,9 @@ def _sample(n: int, size: int, random: np.random.Generator) -> NDArray[np.int64]
     return random.permutation(n)[:size]
 
 
-def _rough_dtype() -> torch.dtype:
-    """Return the precision of training: bfloat16 where the processor multiplies it fast."""
+@cache
+def _rough() -> torch.dtype:
+    """Return the precision of products: bfloat16 where the processor multiplies it fast."""
     can: dict[str, bool] = getattr(torch.cpu, "get_capabilities", dict)()
     fast = can.get("avx512_bf16") or can.get("amx_bf16")
     return torch.bfloat16 if fast else torch.float32
@@ -280,5 +287,6 @@ def _parts(n: int, size: int) -> list[slice]:
 
 def _single_token_maxsim(tokens: Tensor, documents: TokenBatch) -> Tensor:
     """Return MaxSim of each token (n, d) as a query of its own. Shape: (n, documents)."""
-    alone = TokenBatch(tokens, np.arange(len(tokens) + 1))
-    return torch.from_numpy(maxsim_scores(alone, documents))
+    alone = TokenBatch(tokens.to(_rough()), np.arange(len(tokens) + 1))
+    rounded = TokenBatch(documents.tokens.to(_rough()), documents.offsets)
+    return torch.from_numpy(maxsim_scores(alone, rounded))

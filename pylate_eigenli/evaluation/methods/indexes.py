@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from inspect import signature
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
+from ...errors import check_positive
 from ...indexes.ann.faiss import FaissBackend, FaissOptions
 from ...indexes.eigenli import EigenLIIndex
 from ...indexes.settings import SpectralOptions
 from ...indexes.single_vector import EigenLISVIndex
 from ...tokens import TokenBatch
-from ...vectors.projection import TokenProjection
+from ...vectors.projection import SVProjection, TokenProjection
 from .base import Candidates, Family, Hits, Method, hits_of
 
 _QUERIES_AT_ONCE = 256  # results are objects of Python before they are arrays
@@ -70,26 +74,44 @@ class IndexMethod(Method):
         self.index.close()
 
 
-class TokenProjected(IndexMethod):
-    """An ``EigenLISVIndex`` of tokens that are projected to ``dim`` dimensions first.
+class Projected(IndexMethod):
+    """An ``EigenLISVIndex`` with projections that are fitted to its first documents.
 
-    The projection is fitted to the first documents. ``make`` opens the index with a projection, or
-    with the one that it has.
+    ``make`` opens the index in a folder, with more options or with those that it has.
     """
 
     def __init__(
-        self, make: Callable[[TokenProjection | None], EigenLISVIndex], dim: int, **options: Any
+        self,
+        make: Callable[..., EigenLISVIndex],
+        folder: Path,
+        token_dim: int | None,
+        dim: int | None,
+        **options: Any,
     ) -> None:
-        super().__init__(make(None), **options)
-        if not isinstance(dim, int) or dim < 1:
-            raise ValueError(f"token_dim must be a positive integer, got {dim!r}")
-        self._make, self._dim = make, dim
+        super().__init__(make(folder), **options)
+        check_positive(or_none=True, token_dim=token_dim, dim=dim)
+        self._make, self._folder = make, folder
+        self._token_dim, self._dim = token_dim, dim
 
     def add(self, documents: TokenBatch) -> None:
         if not len(self):
             self.index.close()
-            self.index = self._make(TokenProjection.fit(list(documents), self._dim))
+            self.index = self._make(self._folder, **self._fitted(list(documents)))
         super().add(documents)
+
+    def _fitted(self, documents: list[Tensor]) -> dict[str, Any]:
+        """Return the projections; collections of fewer documents than ``dim`` are not projected."""
+        found: dict[str, Any] = {}
+        if self._token_dim is not None:
+            found["token_projection"] = TokenProjection.fit(documents, self._token_dim)
+        if self._dim is not None and self._dim < len(documents):
+            with TemporaryDirectory() as folder:
+                plain = {"dtype": "float32", "keep_tokens": "none", "rerank": "none"}
+                with closing(self._make(Path(folder), **found, **plain)) as index:
+                    index.add_documents(range(len(documents)), documents)
+                    vectors = np.concatenate([batch for _, batch in index.vectors()])
+            found["projection"] = SVProjection.fit(vectors, self._dim)
+        return found
 
 
 class ProductQuantized(IndexMethod):
@@ -148,6 +170,7 @@ def _single_vector(
     n_candidates: int = 100,
     fit_queries: bool = False,
     token_dim: int | None = None,
+    dim: int | None = None,
     **options: Any,
 ) -> IndexMethod:
     if rerank == "maxsim":
@@ -161,21 +184,20 @@ def _single_vector(
     # Asked for more, the index would also look at more candidates than it does in practice.
     limited = rerank != "none" or options.get("backend", "exact") != "exact"
 
-    def make(projection: TokenProjection | None) -> EigenLISVIndex:
-        return EigenLISVIndex(
-            str(folder),
-            show_progress=False,
-            rerank=rerank,
-            n_candidates=n_candidates,
-            backend_options=of_backend or None,
-            token_projection=projection,
+    def make(folder: Path, **more: Any) -> EigenLISVIndex:
+        given = {
+            "rerank": rerank,
+            "n_candidates": n_candidates,
+            "backend_options": of_backend or None,
             **_as_named(options),
-        )
+            **more,
+        }
+        return EigenLISVIndex(str(folder), show_progress=False, **given)
 
     common: dict[str, Any] = {"limit": n_candidates if limited else None, "asked": fit_queries}
-    if token_dim is not None:
-        return TokenProjected(make, token_dim, **common)
-    return IndexMethod(make(None), **common)
+    if token_dim is None and dim is None:
+        return IndexMethod(make(folder), **common)
+    return Projected(make, folder, token_dim, dim, **common)
 
 
 FAMILIES = (

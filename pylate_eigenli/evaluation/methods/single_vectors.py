@@ -20,8 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...errors import check_choice
+from ...errors import check_choice, check_positive
 from ...tokens import TokenBatch, offsets_of
+from ...vectors.projection import SVProjection
 from ...vectors.quantization import VECTOR_DTYPES, StoredVectors, VectorDtype
 from ...vectors.row_scores import maxsim_scores
 from ...vectors.rows import StoredRows
@@ -49,6 +50,7 @@ class _Built:
     """What a search needs; ``tokens`` only to re-rank."""
 
     encoder: Encoder
+    projection: SVProjection | None
     vectors: StoredVectors
     centre: Tensor
     axis: Tensor | None
@@ -67,6 +69,9 @@ class SingleVectors(Method):
         Makes the encoder.
     dtype
         Precision of the vectors.
+    dim
+        Dimension to which an :class:`pylate_eigenli.SVProjection` projects the vectors, if any. A
+        collection of fewer documents is not projected.
     rerank
         ``"maxsim"`` scores the best ``n_candidates`` documents again by MaxSim, ``"none"`` does not.
     fit_queries
@@ -79,16 +84,17 @@ class SingleVectors(Method):
         fit: Fit,
         *,
         dtype: VectorDtype = "float16",
+        dim: int | None = None,
         rerank: str = "none",
         n_candidates: int = 100,
         fit_queries: bool = False,
     ) -> None:
         check_choice("dtype", dtype, VECTOR_DTYPES)
         check_choice("rerank", rerank, ("none", "maxsim"))
-        if n_candidates < 1:
-            raise ValueError(f"n_candidates must be positive, got {n_candidates}")
+        check_positive(n_candidates=n_candidates)
+        check_positive(or_none=True, dim=dim)
         self._stored = StoredTokens(folder)
-        self._fit, self._dtype = fit, dtype
+        self._fit, self._dtype, self._dim = fit, dtype, dim
         self._reranks, self._candidates = rerank == "maxsim", n_candidates
         self._asked = fit_queries
         self._built: _Built | None = None
@@ -113,7 +119,10 @@ class SingleVectors(Method):
         tokens = torch.cat([part.tokens for part in parts])
         offsets = offsets_of(np.concatenate([part.lengths for part in parts]))
         encoder, encoded = self._fit(TokenBatch(tokens, offsets), queries)
-        vectors = torch.from_numpy(encoded)
+        vectors, projection = torch.from_numpy(encoded), None
+        if self._dim is not None and self._dim < min(vectors.shape):
+            projection = SVProjection.fit(vectors, self._dim)
+            vectors = projection.transform_documents(vectors)
         # Codes are best spent on what documents do not have in common.
         centre, axis = torch.zeros(vectors.shape[1]), None
         if self._dtype not in ("float32", "float16"):
@@ -122,7 +131,7 @@ class SingleVectors(Method):
             vectors = vectors - centre
         stored = StoredVectors.encode(vectors, self._dtype, axis)
         kept = StoredRows.encode(tokens, "int8") if self._reranks else None
-        self._built = _Built(encoder, stored, centre, axis, kept, offsets)
+        self._built = _Built(encoder, projection, stored, centre, axis, kept, offsets)
 
     @property
     def _ready(self) -> _Built:
@@ -136,6 +145,8 @@ class SingleVectors(Method):
         ready = self._ready
         queries = TokenBatch(queries.tokens.float().cpu(), queries.offsets)
         asked = torch.from_numpy(ready.encoder.encode_queries(queries))
+        if ready.projection is not None:
+            asked = ready.projection.transform_queries(asked)
         scores = ready.vectors.scores(asked, ready.axis) + (asked @ ready.centre).numpy()[:, None]
         found = []
         for query, (values, tokens) in enumerate(zip(scores, queries, strict=True)):
@@ -157,7 +168,7 @@ class SingleVectors(Method):
         self._built = None
 
 
-_OPTIONS = ("dtype", "rerank", "n_candidates")
+_OPTIONS = ("dtype", "dim", "rerank", "n_candidates")
 
 
 def _muvera(folder: Path, **options: Any) -> SingleVectors:

@@ -4,12 +4,19 @@ The structure is one array of the collection, next to the documents' vectors, an
 A search scans the documents that the structure does not cover, and drops removed documents from its
 answers; it is built anew when many were removed. The structure knows documents by their labels:
 increasing numbers that are never reused.
+
+Libraries trust the bytes they read: those of a forged graph end the process, or worse. So their
+structures are signed, as :mod:`pylate_eigenli.storage.trust` does it, and those of others are left
+alone: all documents are scanned.
 """
 
 from __future__ import annotations
 
+import hashlib
+import warnings
 import zlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +25,11 @@ from numpy.typing import NDArray
 
 from ...errors import IndexFormatError
 from ...storage import Snapshot, Transaction
+from ...storage.trust import is_signed, sign
 from .. import ann as backends
 from .. import columns
 from ..codecs import VectorCodec
-from ..registry import type_of
+from ..registry import BUILT_IN, type_of
 from ..settings import SVSettings
 
 # The structure grows when this many documents, and this share of them, are not covered.
@@ -29,7 +37,13 @@ _PENDING_DOCUMENTS = 1000
 _PENDING_SHARE = 0.1
 _MAX_DEAD_SHARE = 0.3
 _VECTORS_AT_ONCE = 1024
+# A scan for so many queries at once reads codes once for all, and multiplies them this many times as
+# fast as the codes of shortlists are fetched from here and there.
+_BATCH, _BATCH_SHARE = 16, 20
 _ANN = "ann"  # the array of the collection that holds the structure
+_SIGNATURE = "ann_signature"
+# The structures of this process, by their names: there may be no place for a key to sign them with.
+_made_here: set[str] = set()
 
 
 class _Covered(NamedTuple):
@@ -49,11 +63,22 @@ class _Covered(NamedTuple):
 
 
 class Accelerator:
-    """Finds candidates with the structure of a state, and loads it once."""
+    """Finds candidates with the structure of a state, and loads it once.
 
-    def __init__(self) -> None:
-        # The structure that was loaded last, and its key; the rows of the state searched last.
-        self._loaded: tuple[object, backends.Backend] | None = None
+    Parameters
+    ----------
+    path
+        The folder of the index.
+    is_trusted
+        Whether to read the structures of libraries whoever has made them.
+    """
+
+    def __init__(self, path: Path, is_trusted: bool) -> None:
+        self._path = path
+        self._is_trusted = is_trusted
+        # The structure that was loaded last, if there is one, and its key; the rows of the state
+        # searched last.
+        self._loaded: tuple[object, backends.Backend | None] | None = None
         self._covered: tuple[object, _Covered] | None = None
 
     def clear(self) -> None:
@@ -76,6 +101,8 @@ class Accelerator:
             known = self._covered = (snapshot.manifest, _Covered.of(snapshot))
         labels, alive, covered, living = known[1]
         size, wanted = len(backend), backend.shortlist(n)
+        if len(vectors) >= _BATCH and wanted > max(n, size / _BATCH_SHARE):
+            return 0, [np.empty(0, np.int64)] * len(vectors)
         # Removed documents are among the answers: ask for more, twice as many if those are too few.
         asked = min(-(-wanted * size // max(living, 1)), size)
         while True:
@@ -95,13 +122,11 @@ class Accelerator:
         """Return the structure of a state, loaded once, or None if it has none."""
         manifest = snapshot.manifest
         # Other arrays change more often than the structure, so its checksum is the key.
-        key = (settings.backend_options, manifest.meta.get("ann", manifest.collection))
+        meta = manifest.meta
+        key = (settings.backend_options, meta.get("ann", manifest.collection), meta.get(_SIGNATURE))
         known = self._loaded  # read once: another thread may replace it
         if known is None or known[0] != key:
-            loaded = _load(snapshot, settings)
-            if loaded is None:
-                return None
-            known = self._loaded = (key, loaded)
+            known = self._loaded = (key, self._load(snapshot, settings))
         return known[1]
 
     @staticmethod
@@ -114,13 +139,12 @@ class Accelerator:
         waiting = int(snapshot.meta.get("next_label", 0)) - int(snapshot.meta.get("covered", 0))
         return waiting >= max(_PENDING_DOCUMENTS, _PENDING_SHARE * len(snapshot))
 
-    @staticmethod
-    def build(transaction: Transaction, codec: VectorCodec) -> None:
+    def build(self, transaction: Transaction, codec: VectorCodec) -> None:
         """Bring the structure up to date; rebuild it if many documents were removed."""
         snapshot, settings = transaction.base, codec.settings
         size = len(snapshot)
         # A copy of its own: it is changed in place while other threads may search.
-        backend = _load(snapshot, settings)
+        backend = self._load(snapshot, settings)
         covered = snapshot.meta.get("covered", 0)
         if backend is not None:
             dead = len(backend) - sum(
@@ -142,19 +166,41 @@ class Accelerator:
         transaction.set_collection(_ANN, structure)
         transaction.meta["covered"] = snapshot.meta.get("next_label", 0)
         transaction.meta["ann"] = f"{zlib.crc32(structure.data):08x}"
+        if settings.backend not in BUILT_IN:
+            name = _name_of(structure)
+            _made_here.add(name)
+            transaction.meta[_SIGNATURE] = sign(self._path, name)
+
+    def _load(self, snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
+        """Return the structure of a state; None without one, and for one that is not trusted."""
+        blob, backend = snapshot.collection.get(_ANN), settings.backend
+        if blob is None or backend == "exact":
+            return None
+        if backend not in BUILT_IN and not self._is_ours(blob, snapshot.meta.get(_SIGNATURE)):
+            warnings.warn(
+                f"the {backend} structure of {self._path} was made by somebody else or in another "
+                f"folder, and {backend} trusts what it reads: all documents are scanned instead; "
+                "index.build() makes it anew, trust_index=True (--trust) uses it",
+                stacklevel=2,
+            )
+            return None
+        try:
+            return backends.load(backend, blob, settings.backend_options)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise IndexFormatError(
+                f"the {backend} structure of {self._path} cannot be read: {error}"
+            ) from error
+
+    def _is_ours(self, blob: NDArray[np.uint8], signature: object) -> bool:
+        if self._is_trusted:
+            return True
+        name = _name_of(blob)
+        return name in _made_here or is_signed(self._path, name, signature)
 
 
-def _load(snapshot: Snapshot, settings: SVSettings) -> backends.Backend | None:
-    blob = snapshot.collection.get(_ANN)
-    if blob is None or settings.backend == "exact":
-        return None
-    try:
-        return backends.load(settings.backend, blob, settings.backend_options)
-    except (LookupError, TypeError, ValueError, RuntimeError) as error:
-        path = snapshot.segments[0].file.path.parent
-        raise IndexFormatError(
-            f"the {settings.backend} structure of {path} cannot be read: {error}"
-        ) from error
+def _name_of(structure: NDArray[np.uint8]) -> str:
+    """Return what is signed."""
+    return f"ann {hashlib.sha256(structure.data).hexdigest()}"
 
 
 def _vectors(

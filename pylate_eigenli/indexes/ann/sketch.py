@@ -37,7 +37,7 @@ _QUERY_BITS = 4  # as exact as more: errors of sketches are larger
 _SPARE, _ROUNDS = 64, 1  # of the decomposition: directions need not be the best to the last digit
 _ALIGNMENT = 64
 _SCORES_BYTES = 64 << 20
-_GROWN = 4  # so many times more documents than a small sample was drawn from deserve another one
+_GROWN = 4  # times more documents than a small sample had deserve another one
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class SketchOptions:
         Number of principal directions, a multiple of 256; a sketch has a quarter as many bytes.
     candidates
         Number of documents that are scored by their codes, at least 10 for each result. More of
-        them find more, in more time. By default 10 times the square root of the number of documents.
+        them find more, in more time. By default 20 times the square root of the number of documents.
     """
 
     of_searches: ClassVar[frozenset[str]] = frozenset({"candidates"})
@@ -84,9 +84,14 @@ class SketchBackend:
     @classmethod
     def from_bytes(cls, data: NDArray[np.uint8], options: SketchOptions) -> Self:
         header, body = read_blob(data)
-        self = cls(header["dim"], 0, options)
-        self._width, self._trained_on = header["width"], header["trained_on"]
-        n, rows = header["vectors"], self._width if self._trained_on else 0
+        dim, width, trained_on, n = (
+            header[name] for name in ("dim", "width", "trained_on", "vectors")
+        )
+        if any(type(size) is not int or size < 0 for size in (dim, width, trained_on, n)):
+            raise ValueError("its header has sizes that are no counts")  # compiled code trusts them
+        self = cls(dim, 0, options)
+        self._width, self._trained_on = width, trained_on
+        rows = width if trained_on else 0
         arrays = _arrays(
             body,
             (np.float32, (self.dim,)),
@@ -133,10 +138,11 @@ class SketchBackend:
         return 0 if self._trained_on else _SAMPLE
 
     def outgrown(self, size: int) -> bool:
-        return self._trained_on < _SAMPLE and size > _GROWN * self._trained_on
+        # Samples of many documents have at least half of the size that is asked for.
+        return self._trained_on < _SAMPLE // 2 and size > _GROWN * self._trained_on
 
     def shortlist(self, k: int) -> int:
-        return max(self.options.candidates or int(10 * math.sqrt(len(self))), 10 * k)
+        return max(self.options.candidates or int(20 * math.sqrt(len(self))), 10 * k)
 
     def train(self, vectors: NDArray[np.float32]) -> None:
         sample = torch.from_numpy(check_vectors(vectors, self.dim))

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from pylate_eigenli import EigenLIIndex, EigenLISVIndex, TokenProjection
+from pylate_eigenli import EigenLIIndex, EigenLISVIndex, SVProjection, TokenProjection
 from pylate_eigenli.evaluation.baselines import Muvera, pool_kmeans, pool_ward
 from pylate_eigenli.evaluation.methods import FAMILIES, Method, expand, parse
 from pylate_eigenli.scores.maxsim import maxsim_scores
@@ -44,9 +44,9 @@ SINGLE = [
     "muvera:dtype=int8",
     "muvera:dtype=binary,rerank=maxsim,n_candidates=70",
     f"lemur:{SMALL}",
-    f"lemur-elm:dtype=int4,{SMALL}",
+    f"lemur-elm:dtype=int4,dim=20,{SMALL}",
 ]
-STREAMED = [*SCANNED, *SINGLE, *INDEXES, "eigenli-sv-8:preset=plus,token_dim=12"]
+STREAMED = [*SCANNED, *SINGLE, *INDEXES, "eigenli-sv-8:preset=plus,token_dim=12,dim=20"]
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +158,13 @@ class TestScanned:
                 hits.scores, [hit["score"] for hit in expected[:10]], rtol=1e-5
             )
 
+    def test_numkong_scores_tokens_of_half_precision(self, items, queries, tmp_path):
+        scores = maxsim_scores(halved(queries), halved(collect(items)))
+        found = built("numkong", items, tmp_path).search(queries, k=9)
+        for hits, row in zip(found, scores, strict=True):
+            np.testing.assert_allclose(hits.scores, row[top_k(row, 9)], rtol=1e-4)
+            np.testing.assert_allclose(row[hits.rows], hits.scores, rtol=1e-4)
+
     def test_sizes_are_those_of_the_vectors_in_half_precision(self, items, tmp_path):
         vectors = {
             "full": sum(map(len, items)),
@@ -192,11 +199,19 @@ def test_an_index_is_measured_itself(name, items, queries, tmp_path):
 
 class TestSingleVectors:
     @pytest.mark.parametrize(
-        ("dtype", "expected"),
-        [("float32", 4 * 640), ("float16", 2 * 640), ("int8", 648), ("int4", 328), ("binary", 88)],
+        ("options", "expected"),
+        [
+            ("dtype=float32", 4 * 640),
+            ("dtype=float16", 2 * 640),
+            ("dtype=int8", 648),
+            ("dtype=int4", 328),
+            ("dtype=binary", 88),
+            ("dtype=int8,dim=40", 48),
+            ("dtype=int8,dim=71", 648),  # there are fewer documents
+        ],
     )
-    def test_their_sizes_are_those_of_the_dtype(self, dtype, expected, items, tmp_path):
-        name = f"muvera:dtype={dtype},repetitions=5,hyperplanes=3"
+    def test_their_sizes_are_those_of_dtype_and_dim(self, options, expected, items, tmp_path):
+        name = f"muvera:{options},repetitions=5,hyperplanes=3"
         assert built(name, items, tmp_path).nbytes == 70 * expected
 
     def test_codes_of_more_bits_are_nearer_to_the_vectors(self, items, queries, tmp_path):
@@ -239,16 +254,18 @@ class TestSingleVectors:
         assert not np.allclose(found[1], plain.scores)
 
 
-def test_tokens_are_projected_by_the_first_documents(items, queries, tmp_path):
-    method = built("eigenli-sv-4:preset=plus,token_dim=12", items, tmp_path / "method", (0, 40, 70))
-    floats = [np.float32(item) for item in items]
-    index = EigenLISVIndex(
-        str(tmp_path / "index"),
-        k=4,
-        preset="plus",
-        token_projection=TokenProjection.fit(floats[:40], 12),
-        show_progress=False,
+def test_projections_are_fitted_to_the_first_documents(items, queries, tmp_path):
+    method = built(
+        "eigenli-sv-4:preset=plus,token_dim=12,dim=20", items, tmp_path / "method", (0, 40, 70)
     )
+    floats = [np.float32(item) for item in items]
+    options = {"k": 4, "preset": "plus", "show_progress": False}
+    options["token_projection"] = TokenProjection.fit(floats[:40], 12)
+    plain = EigenLISVIndex(str(tmp_path / "plain"), dtype="float32", **options)
+    plain.add_documents(list(range(40)), floats[:40])
+    vectors = np.concatenate([batch for _, batch in plain.vectors()])
+    projection = SVProjection.fit(vectors, 20)
+    index = EigenLISVIndex(str(tmp_path / "index"), projection=projection, **options)
     index.add_documents([str(i) for i in range(40)], floats[:40])
     index.add_documents([str(i) for i in range(40, 70)], floats[40:])
     for hits, expected in zip(method.search(queries, 9), index(list(queries), k=9), strict=True):
@@ -337,9 +354,11 @@ class TestNames:
             "lemur:features=0",
             "lemur:rerank=eigenli",
             "lemur-elm:n_candidates=0",
+            "lemur-elm:dim=0",
             "eigenli-8:dtype=int3",
             "eigenli-sv-8:rerank=bm25",
             "eigenli-sv-8:token_dim=0",
+            "eigenli-sv-8:dim=1.5",
         ],
     )
     def test_bad_options_are_named_with_their_method_before_anything_is_built(self, name):
