@@ -114,6 +114,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     ),
     "voyager": _vectors(EigenLISVIndex, backend="voyager"),
     "faiss": _vectors(EigenLISVIndex, backend="faiss"),
+    "sketch": _vectors(EigenLISVIndex, backend="sketch"),
     "texts": _texts,
     "pages": _pages,
 }
