@@ -180,6 +180,7 @@ KINDS: dict[str, Callable[[], Any]] = {
     "eigenli": lambda: Vectors(EigenLIIndex),
     "single vectors": lambda: Vectors(EigenLISVIndex, keep_tokens="int8"),
     "voyager": lambda: Vectors(EigenLISVIndex, backend="voyager"),
+    "sketch": lambda: Vectors(EigenLISVIndex, backend="sketch"),
     "texts": Texts,
     "pages": Pages,
 }

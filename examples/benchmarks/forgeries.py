@@ -3,8 +3,8 @@
     cd examples && python -m benchmarks.forgeries
 
 Each array of each kind of index, each field of its manifest and the tables and rows of its catalogue
-are forged in many ways, one at a time. The index is then opened, searched, changed and verified in a process of its own. Whoever opens
-such a folder must get an ``IndexFormatError``, or an error that names the folder, or an index that
+are forged in many ways, one at a time. The index is then opened, searched, changed and verified in a
+process of its own, by somebody who has not made it. Whoever opens such a folder must get an ``IndexFormatError``, or an error that names the folder, or an index that
 works: never a crash, a raw error of a library, or an exhausted memory. The exit code is 1 otherwise.
 """
 
@@ -114,6 +114,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
     ),
     "voyager": _vectors(EigenLISVIndex, backend="voyager"),
     "faiss": _vectors(EigenLISVIndex, backend="faiss"),
+    "sketch": _vectors(EigenLISVIndex, backend="sketch"),
     "texts": _texts,
     "pages": _pages,
 }

@@ -26,6 +26,11 @@ SECONDS = 60.0
 """Of one page, or of the text of one file."""
 _NO_MEMORY = "no memory"
 _GRACE = 10  # seconds after which the child ends itself, if the parent has died
+# Not with -m, which would import modules of the working folder, whatever lies there.
+_PROGRAM = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    f"from {__name__} import _main; _main(sys.argv[1], int(sys.argv[2]))"
+)
 
 
 class SandboxError(ValueError):
@@ -106,7 +111,7 @@ class Sandbox:
             # The child finds all libraries where this process found them.
             environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
             self._child = subprocess.Popen(
-                [sys.executable, "-m", __name__, self._module, str(MEMORY)],
+                [sys.executable, "-c", _PROGRAM, self._module, str(MEMORY)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -254,6 +259,3 @@ def _main(module: str, memory: int) -> None:
         if sys.platform != "win32":
             signal.alarm(0)
 
-
-if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]))

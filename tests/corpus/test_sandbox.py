@@ -71,6 +71,16 @@ def test_one_child_reads_all_files_that_behave(folder: Path) -> None:
     assert SANDBOX._child is child
 
 
+def test_the_child_imports_nothing_of_the_working_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("json", "resource", "pypdfium2", "pylate_eigenli"):
+        (folder / f"{name}.py").write_text("open('ran', 'w')")
+    monkeypatch.chdir(folder)
+    assert sandbox.read_texts(Path("a.pdf")) == ("", [[1, "bomb"]])
+    assert not (folder / "ran").exists()
+
+
 def test_no_other_page_of_a_file_that_failed_is_tried(folder: Path) -> None:
     file = PageFile(folder / "bomb.pdf", dpi=72, max_pixels=10_000)
     for _ in range(3):
