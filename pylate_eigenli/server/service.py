@@ -54,7 +54,7 @@ class Service:
     >>> service = Service(folder)
     >>> service.add([DocumentIn(id="pear", text="Pears.", embeddings=[[0.0, 1.0, 0.0]])]).documents
     2
-    >>> request = SearchRequest(queries_embeddings=[[[0.0, 1.0, 0.0]]], k=1)
+    >>> request = SearchRequest(queries_embeddings=[[[0.0, 1.0, 0.0]]], top=1)
     >>> service.search([request])[0].results[0].hits[0].snippet
     'Pears.'
     >>> service.close()
