@@ -151,7 +151,7 @@ class Pages:
 
     def add(self, folder: Path, numbers: Sequence[int], version: int, **options: Any) -> None:
         with PageIndex(folder, model=_Eyes(), k=_DIRECTIONS, **options) as index:
-            index.update(_Reader(self._files, numbers, version), show_progress=False)
+            index.update(_Reader(self._files, numbers, version))
 
     def remove(self, folder: Path, numbers: Sequence[int]) -> None:
         with PageIndex(folder, model=_Eyes()) as index:

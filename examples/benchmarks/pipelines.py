@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cached_tokens import CachedTokens
-from benchmarks.memory import peak_megabytes
+from benchmarks.memory import forget_peak, peak_megabytes
 from pylate_eigenli.errors import require
 from pylate_eigenli.evaluation import beir
 from pylate_eigenli.evaluation.embeddings import TokenFile, encode_cached
@@ -89,6 +89,7 @@ def _measure(system: str, task: Task, results: Any) -> None:
         spec = parse(SYSTEMS.get(system, system))
         columns = ("nDCG@10", "Recall@100")
         documents, queries = task.documents(), task.queries()
+        forget_peak()
         before = peak_megabytes()
         result = evaluate_tokens(spec, "", task.collection, documents, queries, columns=columns)
         results.put(

@@ -101,7 +101,7 @@ def _run(
         items = known_items(corpus, _KNOWN_ITEMS)
     if not items:
         raise ValueError(f"no docstring among {len(corpus)} is long enough to be a known item")
-    with _stage(progress, "Loading the model") as advance:
+    with _stage(progress, "Preparing the model") as advance:
         encoder = TextEncoder(model or str(fitted_model(library, advance=advance)))
         # Queries first, so that a k that does not fit the model is refused at once.
         queries = encoder.encode_queries([item.query for item in items])

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from .options import (
     Backend,
@@ -39,14 +29,12 @@ from .options import (
     kind_settings,
 )
 from .pages import update_pages
+from .progress import Bars, progress_bars
 from .terminal import echo, echo_report
 
 if TYPE_CHECKING:
     from ..corpus.sources import Source
     from ..corpus.text_index import TextIndex
-
-SECONDS_BETWEEN_LINES = 10.0
-"""Of progress, if there is no terminal to show a bar."""
 
 SourceName = Annotated[
     str,
@@ -87,7 +75,7 @@ def index(
 
     A file is known by its path within SOURCE: index two folders with equal file names separately.
     """
-    with _bars() as bars:
+    with progress_bars() as bars:
         from ..corpus.sources import open_source
         from ..corpus.text_index import TextIndex
 
@@ -113,7 +101,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add documents or pages to an index. Those that it already holds are replaced."""
-    with _bars() as bars:
+    with progress_bars() as bars:
         from ..corpus.page_index import PageIndex, open_corpus
 
         corpus = open_corpus(existing(index), model, trust_index=trust)
@@ -121,7 +109,7 @@ def add(
             from ..corpus.pages import PageReader
 
             with corpus:
-                update_pages(corpus, PageReader(source), replace=True, as_json=as_json)
+                update_pages(corpus, PageReader(source), bars, replace=True, as_json=as_json)
             return
         from ..corpus.sources import open_source
 
@@ -160,7 +148,7 @@ def _fill(
     texts: TextIndex,
     source: Source,
     batch_size: int,
-    bars: _Bars,
+    bars: Bars,
     *,
     as_json: bool,
     replace: bool = False,
@@ -219,64 +207,3 @@ def _fill(
         f"{texts.path} holds {counted(documents, passages, files)}."
     )
     echo_report(report, line, as_json=as_json)
-
-
-class _Bars:
-    """Progress bars on stderr; stdout holds only results."""
-
-    def __init__(self) -> None:
-        console = Console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[rate]}"),
-            TextColumn("ETA"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        )
-
-        self._progress.start()
-
-    def close(self) -> None:
-        """Take the bars off the terminal."""
-        self._progress.stop()
-
-    @contextmanager
-    def task(
-        self, description: str, total: int | None = None, *, logged: bool = False
-    ) -> Iterator[Any]:
-        """Show a task while the block runs; yields a function that takes progress.
-
-        A task without progress is ``logged`` at its beginning if there is no terminal.
-        """
-        if logged and self._progress.disable:
-            echo(f"{description} ...", err=True)
-        bar = self._progress.add_task(description, total=total, rate="")
-        begin = last = time.perf_counter()
-        read = done = 0
-
-        def advance(parts: int, documents: int) -> None:
-            nonlocal last, read, done
-            read, done, now = read + parts, done + documents, time.perf_counter()
-            rate = done / max(now - begin, 1e-9)
-            shown = f"{rate:.1f} documents/s" if done else ""
-            self._progress.update(bar, advance=parts, rate=shown)
-            if self._progress.disable and now - last >= SECONDS_BETWEEN_LINES:
-                last = now
-                of_all = "" if total is None else f" of {total:,}"
-                echo(f"{description}: read {read:,}{of_all}, encoded {counted(done)}", err=True)
-
-        yield advance
-        self._progress.remove_task(bar)
-
-
-@contextmanager
-def _bars() -> Iterator[_Bars]:
-    bars = _Bars()
-    try:
-        yield bars
-    finally:
-        bars.close()

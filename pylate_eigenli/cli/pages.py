@@ -13,6 +13,7 @@ from rich.table import Table
 
 from .errors import reporting_errors
 from .options import Directions, Json, Model, Preset, Top, Trust, counted
+from .progress import Bars, progress_bars
 from .terminal import echo, text
 
 if TYPE_CHECKING:
@@ -90,20 +91,28 @@ def index(
         trust_remote_code=trust_remote_code,
     )
     path = index_folder or source.with_name(source.name + ".pages")
-    with PageIndex(path, model=encoder, k=directions, preset=preset) as corpus:
-        update_pages(corpus, reader, batch_size=batch_size, as_json=as_json)
+    with (
+        progress_bars() as bars,
+        PageIndex(path, model=encoder, k=directions, preset=preset) as corpus,
+    ):
+        update_pages(corpus, reader, bars, batch_size=batch_size, as_json=as_json)
 
 
 def update_pages(
     corpus: PageIndex,
     reader: PageReader,
+    bars: Bars,
     *,
     as_json: bool,
     batch_size: int = 4,
     replace: bool = False,
 ) -> None:
     """Bring an index of pages up to date with files, and report what was done."""
-    update = corpus.update(reader, batch_size=batch_size, replace=replace)
+    # The model is loaded for the first new page, if there is one.
+    files = len(reader.documents)
+    with bars.task("Indexing", files, logged=True, unit="pages") as progress:
+        update = corpus.update(reader, batch_size=batch_size, replace=replace, progress=progress)
+    bars.close()
     if as_json:
         report = {
             "index": str(corpus.path),
@@ -119,10 +128,8 @@ def update_pages(
         f"Added {update.added:,}, removed {update.removed:,}. {corpus.path} holds "
         f"{counted(len(corpus), *corpus.passages, unit='page')}."
     )
-    if reader.skipped:
-        echo(f"skipped {len(reader.skipped)}:", err=True)
-        for name, reason in reader.skipped.items():
-            echo(f"  {name}: {reason}", err=True)
+    for name, reason in reader.skipped.items():
+        echo(f"skipped: {name}: {reason}", err=True)
 
 
 @app.command()

@@ -132,9 +132,8 @@ def _print(console: Console, query: str, answer: Answer, milliseconds: float, wh
         for hit in group:
             place = [hit.id] if best.title else []  # which is the heading otherwise
             place += [] if hit.page is None else [f"page {hit.page}"]
-            named = text("".join(f"{part}  " for part in place), "dim").append(
-                f"{hit.share:.0%}", style="green"
-            )
+            named = Text().append(text("".join(f"{part}  " for part in place), "dim"))
+            named.append(f"{hit.share:.0%}", style="green")
             shown = [named]
             if hit.text:
                 shown += map(text, hit.text.splitlines() if whole else [hit.snippet])

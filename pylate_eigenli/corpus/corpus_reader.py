@@ -365,7 +365,7 @@ class CorpusReader(ABC):
                 hit_of(
                     documents.get(hit["id"], Document(hit["id"])),
                     hit["score"],
-                    min(hit["score"] / best, 1.0) if best > 0 else 0.0,
+                    min(hit["score"] / float(best), 1.0) if best > 0 else 0.0,
                     text,
                     reason,
                 )

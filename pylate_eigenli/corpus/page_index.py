@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tqdm.auto import tqdm
-
 from ..models.encoder import Encoder
 from ..models.vision_encoder import VisionEncoder
 from .catalogue import Catalogue, holding
@@ -21,7 +19,7 @@ from .page_files import MAX_PIXELS
 from .pages import PageReader
 from .sandbox import PageFile
 from .text_index import TextIndex
-from .updating import Update, update
+from .updating import Progress, Update, no_progress, update
 
 _DPI = 144
 # A killed process loses at most this many encoded pages.
@@ -90,7 +88,7 @@ class PageIndex(CorpusIndex):
         *,
         batch_size: int = 4,
         replace: bool = False,
-        show_progress: bool = True,
+        progress: Progress = no_progress,
     ) -> Update:
         """Bring the index up to date with the files of its folder.
 
@@ -104,8 +102,8 @@ class PageIndex(CorpusIndex):
             Number of pages to encode at a time.
         replace
             Whether to encode unchanged pages again.
-        show_progress
-            Whether to show a progress bar.
+        progress
+            Called with the numbers of files and of pages done since the last call.
         """
         folder = reader.folder.resolve()
         kept = self._about.setdefault("folder", str(folder))
@@ -114,19 +112,14 @@ class PageIndex(CorpusIndex):
         gone = self._of_deleted_files()
         if gone:
             self.remove(gone)
-        with tqdm(desc="Indexing pages", unit="page", disable=not show_progress) as bar:
-
-            def shown(_: int, pages: int) -> None:
-                bar.update(pages)
-
-            done = update(
-                self,
-                reader.parts(),
-                commit_size=_PAGES_PER_COMMIT,
-                encode_size=batch_size,
-                replace=replace,
-                progress=shown,
-            )
+        done = update(
+            self,
+            reader.parts(),
+            commit_size=_PAGES_PER_COMMIT,
+            encode_size=batch_size,
+            replace=replace,
+            progress=progress,
+        )
         return dataclasses.replace(done, removed=done.removed + len(gone))
 
     def _of_deleted_files(self) -> list[str]:

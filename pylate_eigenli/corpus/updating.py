@@ -18,8 +18,8 @@ Progress = Callable[[int, int], object]
 """Called with the numbers of parts and of documents done since the last call."""
 
 
-def _ignore(_parts: int, _documents: int) -> None:
-    pass
+def no_progress(_parts: int, _documents: int) -> None:
+    """Show nothing."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def update(
     encode_size: int | None = None,
     replace: bool = False,
     prune: Container[str] | None = None,
-    progress: Progress = _ignore,
+    progress: Progress = no_progress,
 ) -> Update:
     """Add the new documents of a source to an index, and replace changed ones.
 

@@ -35,7 +35,8 @@ from ..spectral.kernels.simd import (
 )
 from ..spectral.kernels.threads import for_ranges
 
-_FEW_QUERIES = 4  # so few are compared with bits sooner than bits become bytes
+# By the bits of codes, how many queries are compared with bits sooner than bits become bytes.
+_FEW_QUERIES = {1: 23, 2: 7, 4: 2, 8: 0}
 _TASK_BYTES = 2 << 20  # less than that is read sooner than another thread wakes
 _BLOCK_BYTES = 1 << 17  # of codes that stay in the cache while all queries are compared with them
 _DEVIATIONS = 4.0  # sqrt(log(2 / 10**-13) / 2)
@@ -251,7 +252,7 @@ def scan(
     scales (n,). With ``levels``, bits are counted for queries of so many bits besides the sign: fewer
     are faster and less precise. Shapes of the results: (m, n), float32, and (m,).
     """
-    by_bytes = bits == 8 or (levels is None and len(queries) >= _FEW_QUERIES)
+    by_bytes = levels is None and len(queries) > _FEW_QUERIES[bits]
     if by_bytes or levels is None:
         levels = _byte_levels(bits) if by_bytes else _plane_levels(bits)
     data = np.ascontiguousarray(queries, np.float32).tobytes()

@@ -342,7 +342,7 @@ class TestIndex:
     def test_without_a_terminal_progress_is_a_line_now_and_then(
         self, tmp_path: Path, corpus: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("pylate_eigenli.cli.indexing.SECONDS_BETWEEN_LINES", 0.0)
+        monkeypatch.setattr("pylate_eigenli.cli.progress.SECONDS_BETWEEN_LINES", 0.0)
         shown = run("index", tmp_path / "index", corpus, "--model", tiny_model).stderr
         assert "Indexing: read 20 of 20, encoded 20 documents\n" in shown
 

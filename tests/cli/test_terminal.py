@@ -62,7 +62,7 @@ def test_names_of_files_and_folders_are_harmless(tmp_path: Path, tiny_model: Pat
 def test_pages_that_are_skipped_are_harmless(tmp_path: Path, checkpoints: Path) -> None:
     (tmp_path / f"broken{ESCAPES}{FORGED}.pdf").write_bytes(b"no")
     output = run("pages", "index", tmp_path, "--model", checkpoints / "colqwen3", "-k", 4)
-    assert_harmless(output.rpartition("?page/s]")[2])  # a progress bar moves the cursor
+    assert_harmless(output)
 
 
 def test_damage_is_harmless(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ ALL = {
 
 
 def update(index: PageIndex, folder: Path) -> Update:
-    return index.update(PageReader(folder), show_progress=False)
+    return index.update(PageReader(folder))
 
 
 def ids(index: PageIndex) -> set[str]:
@@ -119,7 +119,7 @@ class TestUpdate:
 
         index = PageIndex(target, model=encoder)
         with pytest.raises(KeyboardInterrupt):
-            index.update(Interrupted(folder), batch_size=1, show_progress=False)
+            index.update(Interrupted(folder), batch_size=1)
         index = PageIndex(target, model=encoder)
         assert len(index) == 4
         assert update(index, folder) == Update(added=2, unchanged=4, files=2)
@@ -138,7 +138,7 @@ class TestUpdate:
     ) -> None:
         (folder / "secret.pdf").write_bytes(encrypted_pdf())
         reader = PageReader(folder)
-        PageIndex(target, model=encoder).update(reader, show_progress=False)
+        PageIndex(target, model=encoder).update(reader)
         assert list(reader.skipped.items()) == [("secret.pdf", "encrypted")]
 
     def test_of_some_pages_leaves_the_others_alone(
@@ -146,7 +146,7 @@ class TestUpdate:
     ) -> None:
         index = PageIndex(target, model=encoder)
         update(index, folder)
-        index.update(PageReader(folder, pages={2}), show_progress=False)
+        index.update(PageReader(folder, pages={2}))
         assert ids(index) == ALL
 
     def test_of_a_file_that_cannot_be_read_any_more_keeps_its_pages(
@@ -163,7 +163,7 @@ class TestUpdate:
     ) -> None:
         index = PageIndex(target, model=encoder)
         update(index, folder)
-        again = index.update(PageReader(folder), replace=True, show_progress=False)
+        again = index.update(PageReader(folder), replace=True)
         assert again == Update(added=6, files=3)
         assert ids(index) == ALL
 

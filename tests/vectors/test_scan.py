@@ -22,7 +22,9 @@ def vectors(seed: int, n: int, dim: int, power: float = 1.0) -> torch.Tensor:
 
 @pytest.fixture(params=[0, 100], ids=["bytes", "bits"])
 def way(request, monkeypatch):
-    monkeypatch.setattr(scan, "_FEW_QUERIES", request.param)
+    monkeypatch.setattr(
+        scan, "_FEW_QUERIES", {1: request.param, 2: request.param, 4: request.param, 8: 0}
+    )
 
 
 @pytest.mark.usefixtures("way")
