@@ -4,8 +4,9 @@
 
 Each array of each kind of index, each field of its manifest and the tables and rows of its catalogue
 are forged in many ways, one at a time. The index is then opened, searched, changed and verified in a
-process of its own, by somebody who has not made it. Whoever opens such a folder must get an ``IndexFormatError``, or an error that names the folder, or an index that
-works: never a crash, a raw error of a library, or an exhausted memory. The exit code is 1 otherwise.
+process of its own, by somebody who has not made it. Whoever opens such a folder must get an
+``IndexFormatError``, or an error that names the folder, or an index that works: never a crash, a raw
+error of a library, or an exhausted memory. The exit code is 1 otherwise.
 """
 
 from __future__ import annotations

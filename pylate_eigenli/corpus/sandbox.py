@@ -258,4 +258,3 @@ def _main(module: str, memory: int) -> None:
         out.flush()
         if sys.platform != "win32":
             signal.alarm(0)
-

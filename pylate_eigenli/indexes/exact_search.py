@@ -207,5 +207,5 @@ def _scored(segment: Segment, queries: Queries, packed: Tensor) -> NDArray[np.fl
         rows = offsets[begin : part.stop + 1]
         decoded = bases.decode(slice(int(rows[0]), int(rows[-1])))
         vectors = pack_subspaces(decoded, rows - rows[0], floors[part])
-        scores[:, part] = packed @ vectors.mT
+        scores[:, part] = (packed @ vectors.mT).numpy()
     return scores

@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 
 from ..errors import check_choice, require
 from ..storage import DocumentId, Snapshot
-from ..storage.disk import TEMPORARY_SUFFIX, sync_folder
+from ..storage.disk import TEMPORARY_SUFFIX, check_no_folder, delete_file, sync_folder
 from ..vectors.rows import ROW_DTYPES, RowDtype, StoredRows
 from .base import DocumentIndex
 from .documents import Progress
@@ -143,9 +143,13 @@ def _description(index: DocumentIndex[Any, Any]) -> dict[str, Any]:
 def _files(paths: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
     """Open files that get their names, in this order, if the ``with`` block succeeds."""
     temporary = [path.with_name(path.name + TEMPORARY_SUFFIX) for path in paths]
+    for path in paths:
+        check_no_folder(path)
     try:
+        for path in temporary:
+            delete_file(path)  # it may be a link, or a pipe that nobody reads
         with ExitStack() as stack:
-            files = [stack.enter_context(open(path, "wb")) for path in temporary]
+            files = [stack.enter_context(open(path, "xb")) for path in temporary]
             yield files
             for file in files:
                 file.flush()

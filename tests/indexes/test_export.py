@@ -353,6 +353,19 @@ class TestFailure:
 
         monkeypatch.setattr(StoredRows, "encode", failing)
 
+    @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("mine")])
+    def test_nothing_is_written_through_what_lies_in_the_way(self, index, tmp_path, make):
+        (tmp_path / "mine").write_text("mine")
+        for name in ("v.npy", "v.npy.tmp", "v.queries.safetensors.tmp"):
+            make(tmp_path / name)
+        path = save(index, tmp_path / "v.npy")
+        assert path.is_file()
+        assert not path.is_symlink()
+        assert (tmp_path / "mine").read_text() == "mine"
+        (tmp_path / "w.npy").mkdir()
+        with pytest.raises(IndexFormatError, match=r"w.npy is not a file"):
+            save(index, tmp_path / "w.npy")
+
     def test_what_a_killed_export_left_is_overwritten(self, index, tmp_path):
         (tmp_path / "v.npy.tmp").write_bytes(b"x" * 10**5)
         vectors = np.load(save(index, tmp_path / "v.npy"))
