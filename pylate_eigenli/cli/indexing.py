@@ -178,11 +178,18 @@ def _fill(
         if texts.index.is_overriding:
             raise ValueError("there are no documents in the source; the index is left as it was")
         documents, (passages, files) = len(texts), texts.passages
+        chosen = texts.index.calibration
     bars.close()
     for line in source.unreadable:
         echo(f"skipped: {line}", err=True)
     if not done.is_pruned:
         echo("nothing was removed but passages: a file of records could not be read", err=True)
+    if chosen is not None and chosen.is_early(documents):
+        echo(
+            "hint: the first documents were too few to choose settings by; the same command with "
+            "--override would choose them by all documents",
+            err=True,
+        )
     seconds = time.perf_counter() - begin
     report = {
         "index": str(texts.path),

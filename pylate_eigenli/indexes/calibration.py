@@ -60,6 +60,11 @@ class Calibration:
         """The chosen settings."""
         return _CANDIDATES[self.chosen]
 
+    def is_early(self, documents: int) -> bool:
+        """Return whether so many documents would choose, and the first ones were too few to."""
+        few = self.chosen == "paper" and not self.agreements
+        return few and documents >= FEWEST_DOCUMENTS
+
 
 def calibrate(
     encoder: SubspaceEncoder,

@@ -352,6 +352,17 @@ class TestIndex:
         shown = run("index", tmp_path / "index", corpus, "--model", tiny_model).stderr
         assert shown == "Loading the model ...\n"
 
+    def test_an_index_that_has_outgrown_its_first_documents_says_so(
+        self, tmp_path: Path, corpus: Path, tiny_model: Path
+    ) -> None:
+        made = ["index", tmp_path / "index"]
+        assert "hint" not in run(*made, corpus, "--model", tiny_model).stderr
+        rows = [json.dumps({"text": f"{text} {i}"}) for i in range(5) for text in TEXTS]
+        assert "--override would choose" in run(*made, "-", stdin="\n".join(rows)).stderr
+        again = run(*made, "-", "--override", "--model", tiny_model, stdin="\n".join(rows))
+        assert "hint" not in again.stderr
+        assert report("info", tmp_path / "index")["calibration"]["agreements"]
+
     @pytest.mark.parametrize("backend", ["qdrant", "milvus"])
     def test_a_server_that_does_not_answer_is_named_and_nothing_is_left(
         self, tmp_path: Path, corpus: Path, tiny_model: Path, backend: str
