@@ -33,15 +33,14 @@ app = typer.Typer(
     # cli.errors reports errors, except with --debug.
     pretty_exceptions_enable=False,
 )
-_MAINTAIN = "Maintain an index"
 for panel, commands in {
     "Usual commands": (index, search, serve),
-    _MAINTAIN: (add, remove, info, verify, compact, convert, export, warmup),
+    "Maintain an index": (add, remove, info, verify, compact, convert, export, warmup),
     "Try and measure": (demo, spectrum, evaluate, paper),
 }.items():
     for command in commands:
         app.command(rich_help_panel=panel)(reporting_errors(command))
-app.add_typer(pages.app, name="pages", rich_help_panel=_MAINTAIN)
+app.add_typer(pages.app, name="pages", rich_help_panel="Pages, by how they look")
 
 
 def _print_version(wanted: bool) -> None:

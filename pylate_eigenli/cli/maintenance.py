@@ -36,17 +36,16 @@ def info(index: IndexPath, trust: Trust = False, as_json: Json = False) -> None:
     table.add_column(overflow="fold")
     for name, value in about.items():
         if value is not None:
-            table.add_row(text(name.replace("_", " "), "bold"), text(_shown(name, value)))
+            table.add_row(text(name.replace("_", " "), "bold"), text(_shown(value)))
     Console(highlight=False).print(table)
 
 
-def _shown(name: str, value: Any) -> str:
-    if name == "calibration":
+def _shown(value: Any) -> str:
+    if isinstance(value, dict) and isinstance(value.get("agreements"), dict):  # the calibration
         agreed = ", ".join(f"{key} {share}" for key, share in value["agreements"].items())
         why = f"the shares of MaxSim's best documents found: {agreed}"
-        return (
-            f"{value['chosen']} ({why if agreed else 'the first documents were too few to tell'})"
-        )
+        reason = why if agreed else "the first documents were too few to tell"
+        return f"{value.get('chosen')} ({reason})"
     if isinstance(value, dict):
         return ", ".join(f"{key}={setting}" for key, setting in value.items())
     return f"{value:,}" if isinstance(value, int) else str(value)
