@@ -77,7 +77,8 @@ class Projected(IndexMethod):
     """An ``EigenLISVIndex`` with projections that are fitted to all documents.
 
     Tokens are kept in ``folder`` until :meth:`finish`, because the first documents alone would make
-    worse projections. ``make`` opens an index in a folder, with more options than it has.
+    worse projections. These are not counted as bytes, because they do not grow with the documents.
+    ``make`` opens an index in a folder, with more options than it has.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Projected(IndexMethod):
         self._make, self._folder = make, folder / "index"
         super().__init__(make(self._folder), **options)
         self._stored = StoredTokens(folder / "tokens")
-        self._token_dim, self._dim = token_dim, dim
+        self._token_dim, self._dim, self._shared = token_dim, dim, 0
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -104,8 +105,11 @@ class Projected(IndexMethod):
 
     def finish(self) -> None:
         if len(self.index) < len(self):
+            projections = self._fitted()
+            arrays = [array for x in projections.values() for array in x.to_arrays().values()]
+            self._shared = sum(array.nbytes for array in arrays)
             self.index.close()
-            self.index = self._make(self._folder, **self._fitted(), override=True)
+            self.index = self._make(self._folder, **projections, override=True)
             self._fill(self.index)
         super().finish()
 
@@ -131,6 +135,10 @@ class Projected(IndexMethod):
     def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
         self.finish()
         return super().search(queries, k, candidates)
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes - self._shared
 
 
 class ProductQuantized(IndexMethod):

@@ -259,6 +259,7 @@ def test_projections_are_fitted_to_all_documents(items, queries, tmp_path):
         index.add_documents([str(i) for i in range(40)], floats[:40])
         return index.add_documents([str(i) for i in range(40, 70)], floats[40:])
 
+    assert method.nbytes / 70 < 1000  # a projection to 20 dimensions has 91 x 20 floats
     vectors = (batch for _, batch in filled("plain", dtype="float16").vectors())
     index = filled("index", projection=SVProjection.fit(vectors, 20))
     for hits, expected in zip(method.search(queries, 9), index(list(queries), k=9), strict=True):
