@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from ...errors import check_positive
 from ...indexes.ann.faiss import FaissBackend, FaissOptions
@@ -19,6 +18,7 @@ from ...indexes.settings import SpectralOptions
 from ...indexes.single_vector import EigenLISVIndex
 from ...tokens import TokenBatch
 from ...vectors.projection import SVProjection, TokenProjection
+from ..embeddings import StoredTokens
 from .base import Candidates, Family, Hits, Method, hits_of
 
 _QUERIES_AT_ONCE = 256  # results are objects of Python before they are arrays
@@ -75,9 +75,11 @@ class IndexMethod(Method):
 
 
 class Projected(IndexMethod):
-    """An ``EigenLISVIndex`` with projections that are fitted to its first documents.
+    """An ``EigenLISVIndex`` with projections that are fitted to all documents.
 
-    ``make`` opens the index in a folder, with more options or with those that it has.
+    Tokens are kept in ``folder`` until :meth:`finish`, because the first documents alone would make
+    worse projections. These are not counted as bytes, because they do not grow with the documents.
+    ``make`` opens an index in a folder, with more options than it has.
     """
 
     def __init__(
@@ -88,30 +90,54 @@ class Projected(IndexMethod):
         dim: int | None,
         **options: Any,
     ) -> None:
-        super().__init__(make(folder), **options)
         check_positive(or_none=True, token_dim=token_dim, dim=dim)
-        self._make, self._folder = make, folder
-        self._token_dim, self._dim = token_dim, dim
+        self._make, self._folder = make, folder / "index"
+        super().__init__(make(self._folder), **options)
+        self._stored = StoredTokens(folder / "tokens")
+        self._token_dim, self._dim, self._shared = token_dim, dim, 0
+
+    def __len__(self) -> int:
+        return len(self._stored)
 
     def add(self, documents: TokenBatch) -> None:
-        if not len(self):
-            self.index.close()
-            self.index = self._make(self._folder, **self._fitted(list(documents)))
-        super().add(documents)
+        self._stored.append(documents)
 
-    def _fitted(self, documents: list[Tensor]) -> dict[str, Any]:
-        """Return the projections; collections of fewer documents than ``dim`` are not projected."""
+    def finish(self) -> None:
+        if len(self.index) < len(self):
+            projections = self._fitted()
+            arrays = [array for x in projections.values() for array in x.to_arrays().values()]
+            self._shared = sum(array.nbytes for array in arrays)
+            self.index.close()
+            self.index = self._make(self._folder, **projections, override=True)
+            self._fill(self.index)
+        super().finish()
+
+    def _fill(self, index: EigenLISVIndex) -> None:
+        for begin, batch in self._stored:
+            index.add_documents(range(begin, begin + len(batch)), list(batch))
+
+    def _fitted(self) -> dict[str, Any]:
+        """Return the projections; a collection of fewer documents than ``dim`` is not projected."""
         found: dict[str, Any] = {}
         if self._token_dim is not None:
-            found["token_projection"] = TokenProjection.fit(documents, self._token_dim)
-        if self._dim is not None and self._dim < len(documents):
+            tokens = (item for _, batch in self._stored for item in batch)
+            found["token_projection"] = TokenProjection.fit(tokens, self._token_dim)
+        if self._dim is not None and self._dim < len(self):
             with TemporaryDirectory() as folder:
-                plain = {"dtype": "float32", "keep_tokens": "none", "rerank": "none"}
+                plain = {"dtype": "float16", "keep_tokens": "none", "rerank": "none"}
                 with closing(self._make(Path(folder), **found, **plain)) as index:
-                    index.add_documents(range(len(documents)), documents)
-                    vectors = np.concatenate([batch for _, batch in index.vectors()])
-            found["projection"] = SVProjection.fit(vectors, self._dim)
+                    self._fill(index)
+                    vectors = (batch for _, batch in index.vectors())
+                    found["projection"] = SVProjection.fit(vectors, self._dim)
         return found
+
+    def search(self, queries: TokenBatch, k: int, candidates: Candidates = None) -> list[Hits]:
+        self.finish()
+        return super().search(queries, k, candidates)
+
+    @property
+    def nbytes(self) -> int:
+        return super().nbytes - self._shared
 
 
 class ProductQuantized(IndexMethod):

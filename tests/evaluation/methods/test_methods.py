@@ -254,20 +254,21 @@ class TestSingleVectors:
         assert not np.allclose(found[1], plain.scores)
 
 
-def test_projections_are_fitted_to_the_first_documents(items, queries, tmp_path):
-    method = built(
-        "eigenli-sv-4:preset=plus,token_dim=12,dim=20", items, tmp_path / "method", (0, 40, 70)
-    )
+def test_projections_are_fitted_to_all_documents(items, queries, tmp_path):
+    name = "eigenli-sv-4:preset=plus,token_dim=12,dim=20"
+    method = built(name, items, tmp_path / "method", (0, 40, 70))
     floats = [np.float32(item) for item in items]
     options = {"k": 4, "preset": "plus", "show_progress": False}
-    options["token_projection"] = TokenProjection.fit(floats[:40], 12)
-    plain = EigenLISVIndex(str(tmp_path / "plain"), dtype="float32", **options)
-    plain.add_documents(list(range(40)), floats[:40])
-    vectors = np.concatenate([batch for _, batch in plain.vectors()])
-    projection = SVProjection.fit(vectors, 20)
-    index = EigenLISVIndex(str(tmp_path / "index"), projection=projection, **options)
-    index.add_documents([str(i) for i in range(40)], floats[:40])
-    index.add_documents([str(i) for i in range(40, 70)], floats[40:])
+    options["token_projection"] = TokenProjection.fit(floats, 12)
+
+    def filled(folder, **more):
+        index = EigenLISVIndex(str(tmp_path / folder), **options, **more)
+        index.add_documents([str(i) for i in range(40)], floats[:40])
+        return index.add_documents([str(i) for i in range(40, 70)], floats[40:])
+
+    assert method.nbytes / 70 < 1000  # a projection to 20 dimensions has 91 x 20 floats
+    vectors = (batch for _, batch in filled("plain", dtype="float16").vectors())
+    index = filled("index", projection=SVProjection.fit(vectors, 20))
     for hits, expected in zip(method.search(queries, 9), index(list(queries), k=9), strict=True):
         np.testing.assert_allclose(hits.scores, [hit["score"] for hit in expected], rtol=1e-5)
 
